@@ -13,9 +13,9 @@ export GOFLAGS     := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test race lint bench bench-compare bench-txn faults dump-load nemesis
-.PHONY: sim sim-soak sim-shrink planted hostile generate golden check-generated clean helm-check monitoring
+.PHONY: sim sim-soak sim-shrink planted hostile overload recording generate golden check-generated clean helm-check monitoring
 .PHONY: monitoring-check monitoring-demo man deb check-deploy reference clients memory
-.PHONY: release release-changelog release-check rolling
+.PHONY: release release-changelog release-check rolling console console-check console-pictures
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -38,6 +38,17 @@ reference: ## build the etcd that tests compare with, once, into the user's cach
 
 clients: build ## run unmodified clients of etcd against four servers, and kill one (CLIENT_FLAGS)
 	$(GO) test -vet=off ./bench/proof/clients -clients -v -count 1 -timeout 15m $(CLIENT_FLAGS)
+
+console: ## build the web console's pages again (needs Node and npm)
+	cd deploy/embedded/console/app && npm ci --no-audit --no-fund && npm run check && npm run build
+
+console-check: build ## see that the console's pages are built from their sources, and test them in Chromium
+	@built=$$(mktemp -d) && cd deploy/embedded/console/app && npm ci --no-audit --no-fund --silent && \
+		npm run --silent check && node build.mjs $$built && diff -r $$built ../dist && rm -r $$built
+	deploy/embedded/console/browser/run.sh $(abspath $(BIN)) $(CONSOLE_FLAGS)
+
+console-pictures: build ## take the pictures of docs/images again (some minutes)
+	deploy/embedded/console/browser/run.sh $(abspath $(BIN)) --shots $(abspath docs/images)
 
 lint: check-generated ## check formatting, generated code and imports, vet and staticcheck
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
@@ -127,6 +138,13 @@ hostile: build ## have hostile clients abuse real servers: MINUTES=10 SEED=1 TLS
 	$(GO) build -o bin/hostile ./bench/proof/hostile
 	bin/hostile -duration $(call given,MINUTES,10)m $(if $(call given,SEED),-seed $(SEED)) \
 		$(if $(TLS),-tls) $(HOSTILE_FLAGS)
+
+recording: build ## record what a user sees when a server is killed under load: docs/images/kill-9.svg
+	$(GO) run ./bench/recording
+
+overload: build ## ask servers for three times as much as they can do: MINUTES=15 (OVERLOAD_FLAGS)
+	$(GO) build -o bin/overload ./bench/proof/overload
+	bin/overload -duration $(call given,MINUTES,15)m $(OVERLOAD_FLAGS)
 
 LIMITS ?= 512 1024 4096
 memory: build ## load servers in memory control groups, as root: LIMITS="512 1024 4096" (MiB)

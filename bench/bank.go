@@ -8,15 +8,15 @@ import (
 	"math/rand/v2"
 )
 
-// Bank moves money between accounts: a transfer reads two of them and writes both, an audit reads
-// all of them at one moment. Whatever happens, the money stays the same in all; an audit that finds
+// Bank moves money between accounts: a transfer reads two accounts and writes both, and an audit
+// reads all accounts at one moment. The total amount of money never changes. An audit that finds
 // another sum fails.
 type Bank struct {
-	// Accounts is how many there are; default 100.
+	// Accounts is the number of accounts. The default is 100.
 	Accounts int
-	// Audits is the part of all transactions that are audits, at least 0 and at most 1.
+	// Audits is the share of audits among all transactions, from 0 to 1.
 	Audits float64
-	// Lock has a transfer lock the accounts as it reads them.
+	// Lock makes a transfer lock the accounts when it reads them.
 	Lock bool
 
 	run  *transactionRun
@@ -25,13 +25,13 @@ type Bank struct {
 
 const (
 	openingBalance = 1000
-	// MaxAccounts is as many accounts, or counters, as there can be.
+	// MaxAccounts is the maximum number of accounts, or of counters.
 	MaxAccounts = 10_000
-	// preparedAtOnce is how many keys one transaction sets up.
+	// preparedAtOnce is the number of keys that one transaction sets up.
 	preparedAtOnce = 1000
 )
 
-// ErrWrongTotal: money came or went, or increments did.
+// ErrWrongTotal: money, or increments, were lost or created.
 var ErrWrongTotal = errors.New("what is there at the end is wrong")
 
 func (b *Bank) name() string { return "bank" }
@@ -81,7 +81,7 @@ func (b *Bank) draw(random *rand.Rand) (Kind, func(context.Context) error) {
 	}
 }
 
-// transfer moves what is asked for, or as much of it as there is.
+// transfer moves the wanted amount, or as much as the account has.
 func (b *Bank) transfer(ctx context.Context, tx Tx, from, to []byte, amount uint64) error {
 	var balances [2]uint64
 	for i, key := range [][]byte{from, to} {
@@ -120,7 +120,7 @@ func (b *Bank) verify(ctx context.Context) (string, error) {
 	return fmt.Sprintf("the accounts have %d in all, as in the beginning", sum), nil
 }
 
-// numberedKeys are keys that end in a number of eight digits.
+// numberedKeys returns keys that end in a number of eight digits.
 func numberedKeys(prefix string, count int) [][]byte {
 	keys := make([][]byte, count)
 	for i := range keys {
@@ -139,7 +139,7 @@ func number(key, value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// setNumbers gives all keys the same number.
+// setNumbers writes the same number to all keys.
 func setNumbers(ctx context.Context, store Transactor, keys [][]byte, n uint64) error {
 	for from := 0; from < len(keys); from += preparedAtOnce {
 		err := store.Update(ctx, func(tx Tx) error {
@@ -157,7 +157,7 @@ func setNumbers(ctx context.Context, store Transactor, keys [][]byte, n uint64) 
 	return nil
 }
 
-// addUp is the sum of all keys' numbers at one moment.
+// addUp returns the sum of all keys' numbers at one moment.
 func addUp(ctx context.Context, store Transactor, keys [][]byte) (sum uint64, err error) {
 	values, err := store.Snapshot(ctx, keys)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Distribution says which records an operation prefers.
+// Distribution says which records operations prefer.
 type Distribution int
 
 const (
 	// Uniform: every record is as likely as every other.
 	Uniform Distribution = iota
-	// Zipfian: few records take most operations (theta 0.99), and they are scattered over the key
-	// space.
+	// Zipfian: few records get most operations (theta 0.99), and these records are scattered over the
+	// key space.
 	Zipfian
-	// Latest: the most recently inserted records take most operations.
+	// Latest: the most recently inserted records get most operations.
 	Latest
 )
 
-// Distributions are the names that ParseDistribution takes.
+// Distributions are the names that ParseDistribution accepts.
 var Distributions = []string{"uniform", "zipfian", "latest"}
 
 func (d Distribution) String() string {
@@ -40,8 +40,8 @@ func ParseDistribution(name string) (Distribution, error) {
 		strings.Join(Distributions, ", "))
 }
 
-// chooser draws the record that an operation is about. One chooser serves all clients; the
-// randomness is the client's.
+// chooser draws the record for an operation. All clients share one chooser. The source of random
+// numbers belongs to the client.
 type chooser interface {
 	choose(r *rand.Rand) uint64
 }
@@ -69,15 +69,15 @@ func (s *scrambledZipfian) choose(r *rand.Rand) uint64 {
 	return mix(^s.zipf.draw(r)) % s.zipf.n
 }
 
-// latest counts back from the newest acknowledged insert. The ranks reach as far back as there were
-// records when the run began; what is older than that is never drawn, and with YCSB's skew would
-// hardly be.
+// latest counts back from the newest acknowledged insert. The number of ranks is the number of
+// records at the start of the run. Older records are never drawn. With YCSB's skew they would
+// hardly ever be drawn.
 type latest struct {
 	zipf     *zipf
 	inserted *insertCounter
 }
 
 func (l *latest) choose(r *rand.Rand) uint64 {
-	// At least zipf.n records exist, so this does not go below zero.
+	// At least zipf.n records exist, so the result is not below zero.
 	return l.inserted.acknowledged() - 1 - l.zipf.draw(r)
 }

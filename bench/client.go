@@ -17,7 +17,7 @@ const (
 	histogramDigits  = 3
 )
 
-// errorPause keeps a client whose operations fail at once from turning into a busy loop.
+// errorPause prevents a busy loop of a client whose operations fail at once.
 const errorPause = 10 * time.Millisecond
 
 // failure is one class of errors of one kind of operation.
@@ -26,10 +26,10 @@ type failure struct {
 	example string
 }
 
-// record is what one client saw of one kind of operation. Only the client's goroutine touches it
-// until the run has ended.
+// record has one client's measurements of one kind of operation. Only the client's goroutine uses
+// it until the run has ended.
 type record struct {
-	latency   *hdrhistogram.Histogram // made at the first use: a client rarely does all kinds
+	latency   *hdrhistogram.Histogram // made at the first use: few clients do all kinds
 	inWindow  uint64                  // successes that ended inside the window
 	rows      uint64                  // rows of scans that ended inside the window
 	max       time.Duration
@@ -44,7 +44,7 @@ const (
 	phaseOver
 )
 
-// run is what all clients share.
+// run is the state that all clients share.
 type run struct {
 	cfg      Config
 	target   Target
@@ -57,18 +57,18 @@ type run struct {
 	transactions *transactionRun
 }
 
-// client is one closed loop.
+// client is one closed loop of operations.
 type client struct {
 	run     *run
 	random  *rand.Rand
 	records [kinds]record
-	// ctx bounds the operations; it is renewed when half of its time is gone, which costs nothing
-	// per operation.
+	// ctx limits the duration of operations. It is renewed when half of its time is over, so that an
+	// operation needs no context of its own.
 	ctx    context.Context
 	cancel context.CancelFunc
 	renew  time.Time
 
-	// Read by the progress report while the client runs.
+	// The progress report reads these fields while the client runs.
 	live struct {
 		ops, errors, micros atomic.Uint64
 	}
@@ -81,7 +81,7 @@ type operation struct {
 	key    []byte
 	value  []byte
 	rows   int
-	// transact is set instead of what follows kind if the operation is a transaction.
+	// transact is set instead of the following fields if the operation is a transaction.
 	transact func(ctx context.Context) error
 }
 
@@ -96,8 +96,8 @@ func (c *client) draw() operation {
 	} else {
 		op.number = r.chooser.choose(c.random)
 	}
-	// A fresh key for each operation: the target may keep it while the call lasts, and a call may
-	// end early.
+	// Each operation gets a new key: the target may keep it during the call, and a call may return
+	// early.
 	op.key = appendKey(make([]byte, 0, len(r.cfg.KeyPrefix)+keyDigits), r.cfg.KeyPrefix, op.number)
 	switch op.kind {
 	case Update, Insert, ReadModifyWrite:
@@ -132,7 +132,7 @@ func (c *client) execute(op operation) (rows int, err error) {
 	return 0, fmt.Errorf("unknown kind of operation %d", int(op.kind))
 }
 
-// loop runs until the phase is over or ctx ends; an operation under way is waited for.
+// loop runs until the phase is over or ctx ends. It waits for an operation that is under way.
 func (c *client) loop(ctx context.Context) {
 	defer func() {
 		if c.cancel != nil {
@@ -152,7 +152,7 @@ func (c *client) loop(ctx context.Context) {
 		rows, err := c.execute(op)
 		elapsed := time.Since(start)
 		if err != nil && ctx.Err() != nil {
-			return // the run was stopped from outside: not the store's error
+			return // the run was stopped: this is not an error of the store
 		}
 		c.account(op.kind, began, elapsed, rows, err)
 		if err != nil {
@@ -173,7 +173,7 @@ func (c *client) renewContext(ctx context.Context, now time.Time) {
 	c.ctx, c.cancel = context.WithDeadline(ctx, now.Add(2*timeout))
 }
 
-// account files one ended operation that began in phase `began`.
+// account records an operation that has ended. It began in phase `began`.
 func (c *client) account(kind Kind, began int32, elapsed time.Duration, rows int, err error) {
 	if err != nil {
 		c.live.errors.Add(1)
@@ -197,7 +197,7 @@ func (c *client) account(kind Kind, began int32, elapsed time.Duration, rows int
 		rec.latency = newHistogram()
 	}
 	rec.max = max(rec.max, elapsed)
-	// The value is inside the histogram's range, so this cannot fail.
+	// The value is within the histogram's range, so this cannot fail.
 	_ = rec.latency.RecordValue(min(max(elapsed.Microseconds(), histogramLowest), histogramHighest))
 }
 
@@ -214,7 +214,7 @@ func (r *record) fail(class string, err error) {
 	f.count++
 }
 
-// merge adds the record of another client.
+// merge adds the measurements of another client.
 func (r *record) merge(other *record) {
 	r.inWindow += other.inWindow
 	r.rows += other.rows

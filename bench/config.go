@@ -7,30 +7,31 @@ import (
 	"time"
 )
 
-// Config is what to run. The zero value of a field means its default.
+// Config configures a run. A zero field means its default.
 type Config struct {
 	Workload Workload
-	// Clients is how many closed loops run at once. Default 16.
+	// Clients is the number of concurrent closed loops. The default is 16.
 	Clients int
-	// Records is how many records exist when the run begins. Default 100,000.
+	// Records is the number of records at the start of the run. The default is 100,000.
 	Records uint64
 	// ValueSize is the length of every value, in bytes. Default 256; negative means empty values.
 	ValueSize int
-	// WarmUp runs the workload unmeasured. Default 2 s; negative means none.
+	// WarmUp is the time for which the workload runs without measurement. The default is 2 s. A
+	// negative value means no warm-up.
 	WarmUp time.Duration
 	// Duration is the measured window. Default 10 s.
 	Duration time.Duration
-	// OperationTimeout is the least time an operation is given; it may be given up to twice as
-	// much. Default 10 s.
+	// OperationTimeout is the minimum time that an operation is given. It may be given up to twice as
+	// much. The default is 10 s.
 	OperationTimeout time.Duration
-	// Seed makes the run repeatable: each client draws the same operations in the same order.
-	// Default 1.
+	// Seed makes the run repeatable: each client draws the same operations in the same order. The
+	// default is 1.
 	Seed uint64
-	// KeyPrefix begins every key. Default "user".
+	// KeyPrefix is the prefix of every key. The default is "user".
 	KeyPrefix string
-	// SkipLoad leaves out the load phase: the records are there.
+	// SkipLoad skips the load phase, because the records exist already.
 	SkipLoad bool
-	// Classify names the class of an error. Default: Classify.
+	// Classify returns the class of an error. The default is the function Classify.
 	Classify func(error) string
 	// Progress, if set, is called every ProgressInterval (default 1 s) and at the end of each
 	// phase, from one goroutine at a time.
@@ -38,16 +39,16 @@ type Config struct {
 	ProgressInterval time.Duration
 }
 
-// Progress is one glance at a running benchmark.
+// Progress describes a running benchmark.
 type Progress struct {
 	// Phase is "load", "warm-up" or "measure".
 	Phase string
-	// Elapsed and Total are times of the phase; Total is 0 for the load, which ends when it is
-	// done.
+	// Elapsed and Total are durations of the phase. Total is 0 for the load, whose end is not a matter
+	// of time.
 	Elapsed, Total time.Duration
 	// Records and RecordsTotal count the load phase.
 	Records, RecordsTotal uint64
-	// Rate is successful operations (or records) per second since the last call.
+	// Rate is the number of successful operations (or records) per second since the last call.
 	Rate float64
 	// Mean is the mean latency of the successful operations since the last call.
 	Mean time.Duration
@@ -110,13 +111,13 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.Workload.validate()
 }
 
-// Check says what makes no sense about what Run is to run.
+// Check returns an error if the configuration of a run is not valid.
 func Check(cfg Config) error {
 	_, err := cfg.withDefaults()
 	return err
 }
 
-// Classify names the classes that need no knowledge of the store.
+// Classify returns the classes of errors that do not depend on the store.
 func Classify(err error) string {
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -130,13 +131,13 @@ func Classify(err error) string {
 	}
 }
 
-// InvalidError is a field of Config or of a workload with a value that makes no sense, or for which
-// the store's records do not lie right. Nothing was written.
+// InvalidError reports a field of Config or of a workload with an invalid value, or with a value
+// for which the store's records do not have the right locations. Nothing was written.
 type InvalidError struct {
-	// Field is its name.
+	// Field is the name of the field.
 	Field string
 	Value any
-	// Reason says what would be right.
+	// Reason says which values are valid.
 	Reason string
 }
 

@@ -7,17 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// Counters adds one to a counter with every transaction. At the end the counters have what was
-// added to them.
+// Counters adds one to a counter in every transaction. At the end, the sum of the counters must be
+// the number of increments.
 type Counters struct {
-	// Counters is how many there are, all as likely; default 1.
+	// Counters is the number of counters. All are equally likely. The default is 1.
 	Counters int
-	// Lock has a transaction lock the counter as it reads it.
+	// Lock makes a transaction lock the counter when it reads it.
 	Lock bool
 
 	run  *transactionRun
 	keys [][]byte
-	// added counts increments that were committed, and perhaps those that may have been.
+	// added counts the committed increments. perhaps counts the increments that may have been
+	// committed.
 	added, perhaps atomic.Uint64
 }
 

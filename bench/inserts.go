@@ -5,16 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// insertCounter numbers new records, and knows up to which number all inserts have been answered:
-// only those may be read, or a read would race the insert of its own record.
+// insertCounter assigns numbers to new records, and knows the number below which all inserts have
+// been answered. Only those records may be read: a read of another record would race with its
+// insert.
 type insertCounter struct {
 	next atomic.Uint64
-	low  atomic.Uint64 // every number below it has been answered
+	low  atomic.Uint64 // all lower numbers have been answered
 
 	mu struct {
 		sync.Mutex
-		// done holds answered numbers above low; never more than there are clients at work, plus
-		// one.
+		// done has the answered numbers above low. It has at most one element more than there are
+		// clients.
 		done map[uint64]struct{}
 	}
 }
@@ -30,9 +31,9 @@ func newInsertCounter(records uint64) *insertCounter {
 // take returns the number of a new record.
 func (c *insertCounter) take() uint64 { return c.next.Add(1) - 1 }
 
-// answered reports that the insert of record n has ended. A failed insert counts too: its outcome
-// is unknown, and a hole would stop the counter for good; a read of such a record may then be "not
-// found", and is counted as that.
+// answered records that the insert of record n has ended. A failed insert counts too: its outcome
+// is unknown, and a gap would stop the counter permanently. A read of such a record may then return
+// "not found", and is counted as that.
 func (c *insertCounter) answered(n uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,5 +49,5 @@ func (c *insertCounter) answered(n uint64) {
 	c.low.Store(low)
 }
 
-// acknowledged returns how many records have been answered without a gap.
+// acknowledged returns the number of records that have been answered without a gap.
 func (c *insertCounter) acknowledged() uint64 { return c.low.Load() }

@@ -5,9 +5,9 @@ import "math/rand/v2"
 // keyDigits is the length of the hexadecimal part of a key.
 const keyDigits = 16
 
-// appendKey appends the key of record number n: the prefix and 16 hexadecimal digits of a mixed n.
-// The mixing is one to one, so that no two records collide, and spreads neighbouring numbers over
-// the key space, as YCSB's hashed inserts do.
+// appendKey appends the key of record number n: the prefix and 16 hexadecimal digits of the mixed
+// number. The mixing is one to one, so that no two records have the same key. It spreads
+// neighbouring numbers over the key space, as YCSB's hashed inserts do.
 func appendKey(dst []byte, prefix string, n uint64) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, prefix...)
@@ -26,16 +26,16 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// newRandom gives client number `client` its own stream of the run's seed.
+// newRandom returns the random stream of a client, derived from the run's seed.
 func newRandom(seed uint64, client int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, mix(uint64(client))))
 }
 
-// valuePool is how many random bytes values are cut from.
+// valuePool is the number of random bytes from which values are cut.
 const valuePool = 1 << 20
 
-// values hands out incompressible values as slices of one shared, immutable pool: a value costs no
-// copy.
+// values returns incompressible values as slices of one shared, immutable pool, so that a value
+// costs no copy.
 type values struct {
 	pool []byte
 	size int
@@ -54,7 +54,7 @@ func newValues(seed uint64, size int) *values {
 	return &values{pool: pool, size: size}
 }
 
-// draw returns a value that no caller may change.
+// draw returns a value. The caller must not change it.
 func (v *values) draw(r *rand.Rand) []byte {
 	offset := r.IntN(valuePool)
 	return v.pool[offset : offset+v.size : offset+v.size]

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// loadChunk is how many records a loader takes at a time; loaders is how many run at once at most.
+// loadChunk is the number of records that a loader takes at a time. loaders is the maximum number
+// of concurrent loaders.
 const (
 	loadChunk = 512
 	loaders   = 64
 )
 
-// Load writes the records 0..Records-1. Unlike an operation of the run, a write that fails ends the
-// load: a benchmark of records that are not all there would measure something else.
+// Load writes the records 0..Records-1. A write that fails ends the load, unlike an operation of
+// the run: a benchmark with missing records would measure something else.
 func Load(ctx context.Context, target Target, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -26,7 +27,7 @@ func Load(ctx context.Context, target Target, cfg Config) error {
 	bulk, hasBulk := target.(BulkLoader)
 	workers := loaders
 	if hasBulk {
-		workers = 8 // each call is parallel inside
+		workers = 8 // each call is already concurrent inside
 	}
 	var next, done atomic.Uint64
 	group, groupCtx := errgroup.WithContext(ctx)

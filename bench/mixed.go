@@ -6,20 +6,20 @@ import (
 	"math/rand/v2"
 )
 
-// Mixed is transactions over a number of keys in a number of partitions, of records that are loaded
+// Mixed has transactions over a number of keys in a number of partitions. The records are loaded
 // first.
 type Mixed struct {
-	// KeysPerTxn is how many different keys a transaction has to do with, and PartitionsPerTxn in
-	// how many partitions they lie, as evenly as can be. Both default to 1.
+	// KeysPerTxn is the number of different keys in a transaction. PartitionsPerTxn is the number of
+	// partitions in which they lie, as evenly as possible. Both default to 1.
 	KeysPerTxn, PartitionsPerTxn int
-	// Reads is how many of the keys, from the first on, are read, and Writes how many, from the
-	// last back, are written. Negative is none, 0 all.
+	// Reads is the number of keys that are read, from the first key on. Writes is the number of keys
+	// that are written, from the last key back. A negative number means none, and 0 means all.
 	Reads, Writes int
-	// Contention is the skew with which the keys of a partition are drawn: 0 is none, every key is
-	// as likely; below 1, the key of rank r is drawn with probability proportional to
-	// 1/r^Contention. 0.99 is what YCSB has.
+	// Contention is the skew with which the keys of a partition are drawn. With 0, every key is
+	// equally likely. With a value below 1, the key of rank r is drawn with probability proportional
+	// to 1/r^Contention. YCSB uses 0.99.
 	Contention float64
-	// Lock has keys that will be written locked as soon as they are read.
+	// Lock makes a transaction lock keys when it reads them, if it will write them.
 	Lock bool
 
 	run        *transactionRun
@@ -27,7 +27,7 @@ type Mixed struct {
 	partitions []mixedPartition
 }
 
-// mixedPartition is the records that lie in one partition.
+// mixedPartition has the records in one partition.
 type mixedPartition struct {
 	records []uint64
 	zipf    *zipf // nil without contention
@@ -86,7 +86,7 @@ func (m *Mixed) withDefaults(cfg Config) error {
 
 func (m *Mixed) prepare(ctx context.Context, r *transactionRun) error {
 	m.run, m.values = r, newValues(r.cfg.Seed, r.cfg.ValueSize)
-	// First, so that nothing is written if the records do not lie right.
+	// This comes first, so that nothing is written if the records do not have the right locations.
 	if err := m.place(ctx, r); err != nil {
 		return err
 	}

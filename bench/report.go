@@ -16,11 +16,11 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Formats are the names that Result.Write takes.
+// Formats are the names that Result.Write accepts.
 var Formats = []string{"table", "json", "tsv"}
 
-// Write prints the result: "table" for people, "json" as one indented object, "tsv" as one line per
-// kind of operation under a line of names, with times in microseconds.
+// Write prints the result: "table" for people, "json" as one indented object, "tsv" as one line for
+// each kind of operation below a line of names. Times in tsv are in microseconds.
 func (r *Result) Write(w io.Writer, format string) error {
 	switch format {
 	case "table":
@@ -36,7 +36,7 @@ func (r *Result) Write(w io.Writer, format string) error {
 		strings.Join(Formats, ", "))
 }
 
-// rows lists the kinds, and the total if there is more than one.
+// rows returns the kinds, and the total if there is more than one kind.
 func (r *Result) rows() []Operation {
 	if len(r.Operations) == 1 {
 		return r.Operations
@@ -44,9 +44,9 @@ func (r *Result) rows() []Operation {
 	return append(r.Operations[:len(r.Operations):len(r.Operations)], r.Total)
 }
 
-// WriteTable prints the result for people. Where a terminal has fewer columns than the table of the
-// operations needs, columns of the table are left out, and it is said which; lines of text may be
-// longer. 0 columns are any number.
+// WriteTable prints the result for people. If the table of the operations has more columns than the
+// terminal, some columns are left out and listed in a note. Lines of text may be longer than the
+// terminal. columns = 0 means no limit.
 func (r *Result) WriteTable(w io.Writer, columns int) error {
 	if x := r.Transactions; x != nil {
 		fmt.Fprintf(w, "workload %s: %s, %s, %.1f s measured after %.1f s warm-up, seed %d\n",
@@ -93,10 +93,10 @@ func (r *Result) WriteTable(w io.Writer, columns int) error {
 	return nil
 }
 
-// leftOut are the columns of the table that go first where there is too little room.
+// leftOut are the columns that are left out first if the terminal is too narrow.
 var leftOut = []string{"mean", "p95", "rows/s", "max", "errors", "p50"}
 
-// cells are the table of the operations: the names of its columns, and its rows.
+// cells returns the table of the operations: the names of its columns, and its rows.
 func (r *Result) cells() (names []string, rows [][]string) {
 	names = []string{"operation", "count", "ops/s", "mean", "p50", "p95", "p99", "max", "errors"}
 	scans := r.Total.Rows > 0
@@ -118,7 +118,7 @@ func (r *Result) cells() (names []string, rows [][]string) {
 	return names, rows
 }
 
-// tableOf lays a table out.
+// tableOf formats a table.
 func tableOf(names []string, rows [][]string) string {
 	t := table.NewWriter()
 	style := table.StyleLight
@@ -153,7 +153,7 @@ func widest(lines string) (most int) {
 	return most
 }
 
-// printable is an error's text, in which a server may have had its say, as a terminal may have it.
+// printable makes the text of an error safe for a terminal. The text may come from a server.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -180,7 +180,7 @@ func (r *Result) writeTSV(w io.Writer) error {
 	return nil
 }
 
-// micros prints a latency with three digits or so.
+// micros formats a latency with about three digits.
 func micros(us int64) string {
 	d := time.Duration(us) * time.Microsecond
 	switch {
@@ -195,7 +195,7 @@ func micros(us int64) string {
 	}
 }
 
-// groupDigits puts commas into a whole number.
+// groupDigits inserts commas into a whole number.
 func groupDigits(digits string) string {
 	var b strings.Builder
 	for i, d := range digits {
@@ -207,7 +207,7 @@ func groupDigits(digits string) string {
 	return b.String()
 }
 
-// counted is a number of things.
+// counted formats a number with a noun.
 func counted(n uint64, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -223,8 +223,8 @@ func trimLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// AppendReport adds a report to a page that keeps what was measured (docs/results), under a heading
-// of its own. Nothing that stands there already is changed. A page that does not exist yet is made.
+// AppendReport adds a report to a page of measurements (docs/results), below a new heading. It does
+// not change the existing content of the page. If the page does not exist, it is created.
 func AppendReport(path, heading, report string) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// write prints what comes below the table of operations.
+// write prints the text below the table of operations.
 func (x *Transactions) write(w io.Writer) error {
 	var b strings.Builder
 	count := func(n uint64) string { return groupDigits(strconv.FormatUint(n, 10)) }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Result is what a run measured. Its JSON form is meant for programs; times in it are microseconds.
+// Result is the result of a run. Its JSON form is meant for programs. Times in it are microseconds.
 type Result struct {
 	Workload  string  `json:"workload"`
 	Keys      string  `json:"keys,omitempty"`
@@ -15,36 +15,38 @@ type Result struct {
 	ValueSize int     `json:"value_size"`
 	Seed      uint64  `json:"seed"`
 	WarmUp    float64 `json:"warm_up_seconds"`
-	// Seconds is how long the measured window was.
+	// Seconds is the length of the measured window.
 	Seconds float64 `json:"seconds"`
-	// Interrupted: the run was stopped before its time.
+	// Interrupted: the run was stopped early.
 	Interrupted bool        `json:"interrupted,omitempty"`
 	Operations  []Operation `json:"operations"`
-	// Total sums up all kinds; with one kind it is the same as that.
+	// Total is the sum over all kinds of operations.
 	Total Operation `json:"total"`
-	// Transactions is what only RunTransactions measures.
+	// Transactions is set only by RunTransactions.
 	Transactions *Transactions `json:"transactions,omitempty"`
 
 	merged [kinds]record
 }
 
-// Operation is what was measured of one kind of operation.
+// Operation has the measurements of one kind of operation.
 type Operation struct {
 	Kind string `json:"operation"`
-	// Count is the successes inside the window; Throughput is Count over the window.
+	// Count is the number of successes inside the window. Throughput is Count divided by the length of
+	// the window.
 	Count      uint64  `json:"count"`
 	Throughput float64 `json:"throughput"`
-	// Rows is how many rows scans returned, and RowThroughput that per second.
+	// Rows is the number of rows that scans returned. RowThroughput is that number per second.
 	Rows          uint64  `json:"rows,omitempty"`
 	RowThroughput float64 `json:"row_throughput,omitempty"`
-	// Latencies of the successful operations that began inside the window.
+	// These are the latencies of the successful operations that began inside the window.
 	Mean float64 `json:"mean_us"`
 	P50  int64   `json:"p50_us"`
 	P95  int64   `json:"p95_us"`
 	P99  int64   `json:"p99_us"`
 	P999 int64   `json:"p999_us"`
 	Max  int64   `json:"max_us"`
-	// Errors is how many operations that began inside the window failed; Failures says of what.
+	// Errors is the number of failed operations that began inside the window. Failures lists them by
+	// class.
 	Errors   uint64    `json:"errors"`
 	Failures []Failure `json:"failures,omitempty"`
 }
@@ -56,7 +58,7 @@ type Failure struct {
 	Example string `json:"example"`
 }
 
-// AllFailed says that operations were tried and none succeeded.
+// AllFailed reports whether operations were tried and none succeeded.
 func (r *Result) AllFailed() bool { return r.Total.Count == 0 && r.Total.Errors > 0 }
 
 func newResult(cfg Config, measured time.Duration) *Result {
@@ -72,7 +74,7 @@ func newResult(cfg Config, measured time.Duration) *Result {
 	}
 }
 
-// finish turns the merged records into numbers.
+// finish computes the results from the merged records.
 func (r *Result) finish() {
 	var total record
 	for kind := range r.merged {
@@ -95,7 +97,7 @@ func (r *record) operation(kind string, seconds float64) Operation {
 	if r.latency != nil {
 		op.Mean = r.latency.Mean()
 		op.Max = r.max.Microseconds()
-		// A quantile is the upper end of its bucket, which can lie above the exact maximum.
+		// A quantile is the upper end of its bucket, which can be above the exact maximum.
 		quantile := func(q float64) int64 {
 			return min(r.latency.ValueAtQuantile(q), max(op.Max, histogramLowest))
 		}

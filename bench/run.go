@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Run loads the records if the workload needs them, warms up, measures, and reports. When ctx ends
-// early it returns what was measured until then, with Interrupted set, and ctx's error if nothing
-// was.
+// Run loads the records if the workload needs them, warms up, measures, and reports. If ctx ends
+// early, Run returns the measurements until then, with Interrupted set. If there are no
+// measurements, it returns ctx's error.
 func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -34,7 +34,7 @@ func Run(ctx context.Context, target Target, cfg Config) (*Result, error) {
 	return result, nil
 }
 
-// drive lets the clients work through the warm-up and the window. It returns when all of them have
+// drive runs the clients through the warm-up and the window. It returns when all clients have
 // ended.
 func (r *run) drive(ctx context.Context) (*Result, []*client) {
 	cfg := r.cfg
@@ -78,16 +78,16 @@ func (r *run) beginWindow() {
 	r.phase.Store(phaseMeasure)
 }
 
-// watcher turns the clients' live counters into progress.
+// watcher computes the progress from the clients' live counters.
 type watcher struct {
 	cfg                  Config
 	clients              []*client
-	ops, micros, errors  uint64 // at the last look
+	ops, micros, errors  uint64 // at the previous call
 	phaseErrors          uint64 // errors before this phase
 	lastLook, phaseStart time.Time
 }
 
-// follow lets a phase last for total, or until ctx ends, and returns how long it lasted.
+// follow waits until a phase has lasted for total, or ctx ends, and returns how long it lasted.
 func (w *watcher) follow(ctx context.Context, phase string, total time.Duration) time.Duration {
 	w.phaseStart = time.Now()
 	w.lastLook = w.phaseStart

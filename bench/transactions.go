@@ -8,36 +8,37 @@ import (
 	"sync/atomic"
 )
 
-// TransactionWorkload is what the clients of RunTransactions do: Mixed, Bank or Counters.
+// TransactionWorkload is a workload for RunTransactions: Mixed, Bank or Counters.
 type TransactionWorkload interface {
-	// name is the report's name for it, and about says in a few words what it does.
+	// name is the name in the report. about describes the workload in a few words.
 	name() string
 	about() string
-	// withDefaults fills in what is not given, and says what makes no sense.
+	// withDefaults fills in defaults, and returns an error for invalid values.
 	withDefaults(cfg Config) error
-	// prepare writes what has to be there. It sets the run's number of records.
+	// prepare writes the initial data. It sets the run's number of records.
 	prepare(ctx context.Context, r *transactionRun) error
 	// draw draws a client's next transaction.
 	draw(random *rand.Rand) (Kind, func(ctx context.Context) error)
-	// verify looks whether what is there at the end is right, and says what it has found. nothing:
-	// there is nothing to look at.
+	// verify checks the data at the end, and describes the result. found is empty if there is nothing
+	// to check.
 	verify(ctx context.Context) (found string, err error)
 }
 
-// transactionRun is what the clients share.
+// transactionRun is the state that the clients share.
 type transactionRun struct {
 	cfg      Config
 	store    Transactor
 	workload TransactionWorkload
-	// before and within are the store's tally when the window began, and what was counted inside.
+	// before is the store's tally at the beginning of the window. within is the tally inside the
+	// window.
 	before, within Tally
 	measuring      atomic.Bool
 	mostAttempts   atomic.Int64
 }
 
-// RunTransactions makes ready what the workload needs, warms up, measures, looks whether what is
-// there then is right, and reports. It does not use Config's Workload. If what is there is wrong,
-// it returns the result and an error. When ctx ends early it does as Run does, and does not look.
+// RunTransactions prepares the data that the workload needs, warms up, measures, checks the data,
+// and reports. It does not use Config's Workload. If the data is wrong, it returns the result and
+// an error. If ctx ends early, it returns what Run would return, and does not check the data.
 func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkload, cfg Config) (
 	*Result, error) {
 	cfg, err := checked(w, cfg)
@@ -64,14 +65,14 @@ func RunTransactions(ctx context.Context, store Transactor, w TransactionWorkloa
 	return result, nil
 }
 
-// CheckTransactions says what makes no sense about a workload. What depends on the store shows when
-// it runs.
+// CheckTransactions returns an error if a workload is not valid. Errors that depend on the store
+// occur when the workload runs.
 func CheckTransactions(w TransactionWorkload, cfg Config) error {
 	_, err := checked(w, cfg)
 	return err
 }
 
-// checked fills in what is not given.
+// checked fills in defaults and checks the workload.
 func checked(w TransactionWorkload, cfg Config) (Config, error) {
 	cfg.Workload = Workload{Name: w.name(), Mix: mixOf(Transaction, 1)}
 	cfg, err := cfg.withDefaults()
@@ -96,7 +97,7 @@ func (t *transactionRun) draw(random *rand.Rand) operation {
 	return operation{kind: kind, transact: transact}
 }
 
-// update is Transactor.Update, and counts attempts.
+// update calls Transactor.Update, and counts the attempts.
 func (t *transactionRun) update(ctx context.Context, f func(Tx) error) error {
 	var attempts int64
 	err := t.store.Update(ctx, func(tx Tx) error {
@@ -112,17 +113,18 @@ func (t *transactionRun) update(ctx context.Context, f func(Tx) error) error {
 	return err
 }
 
-// Transactions is what only transactional workloads measure. The counts are of the window.
+// Transactions has the measurements of transactional workloads. The counts are for the window.
 type Transactions struct {
-	// About says what a transaction does.
+	// About describes the transactions.
 	About string `json:"about"`
 	Tally
-	// RestartShare is the part of all attempts that had to run again, and MostAttempts the most
-	// that one transaction took.
+	// RestartShare is the share of attempts that had to run again. MostAttempts is the maximum number
+	// of attempts of one transaction.
 	RestartShare float64 `json:"restart_share"`
 	MostAttempts int64   `json:"most_attempts"`
 	Fairness     `json:"fairness"`
-	// Verified says what was found at the end; empty if the workload has nothing to look at.
+	// Verified is the result of the check at the end. It is empty if the workload has nothing to
+	// check.
 	Verified string `json:"verified,omitempty"`
 }
 
@@ -145,14 +147,14 @@ func total(counts map[string]uint64) (sum uint64) {
 
 // Fairness compares the clients with each other.
 type Fairness struct {
-	// MedianClient and SlowestClient are how many operations of these two succeeded inside the
-	// window.
+	// MedianClient and SlowestClient are the numbers of successful operations inside the window of the
+	// median and of the slowest client.
 	MedianClient  uint64 `json:"median_client"`
 	SlowestClient uint64 `json:"slowest_client"`
-	// SlowestShare is the slowest client's throughput over that of the median one.
+	// SlowestShare is the slowest client's throughput divided by the median client's.
 	SlowestShare float64 `json:"slowest_share"`
-	// LongestWait is the longest latency of all kinds of operations over the median one of its
-	// kind.
+	// LongestWait is the largest ratio, over all kinds of operations, of the longest latency to the
+	// median latency.
 	LongestWait float64 `json:"longest_wait"`
 }
 

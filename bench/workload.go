@@ -16,13 +16,13 @@ const (
 	Update
 	// Insert puts a new key.
 	Insert
-	// Scan reads a run of rows.
+	// Scan reads consecutive rows.
 	Scan
-	// ReadModifyWrite gets a key and puts it again; its latency is that of both together.
+	// ReadModifyWrite gets a key and puts it again. Its latency is that of both together.
 	ReadModifyWrite
-	// Transaction is one of Mixed.
+	// Transaction is a transaction of Mixed.
 	Transaction
-	// Transfer moves money between two accounts of Bank, and Audit adds all of them up.
+	// Transfer moves money between two accounts of Bank. Audit adds up all accounts.
 	Transfer
 	Audit
 	// Increment adds one to a counter of Counters.
@@ -47,25 +47,25 @@ type Workload struct {
 	// Mix holds the share of each kind; the shares add up to 1.
 	Mix  [kinds]float64
 	Keys Distribution
-	// ScanRows is the number of rows of a scan. With ScanRandom it is the most of a uniform choice
-	// from 1.
+	// ScanRows is the number of rows of a scan. With ScanRandom it is the maximum of a uniform random
+	// number from 1.
 	ScanRows   int
 	ScanRandom bool
-	// Preload says that the records must exist before the run.
+	// Preload is set if the records must exist before the run.
 	Preload bool
 }
 
-// Put writes keys of the record range, all as likely.
+// Put writes keys of the record range. All keys are equally likely.
 func Put() Workload {
 	return Workload{Name: "put", Mix: mixOf(Update, 1), Keys: Uniform}
 }
 
-// Get reads existing keys, all as likely.
+// Get reads existing keys. All keys are equally likely.
 func Get() Workload {
 	return Workload{Name: "get", Mix: mixOf(Read, 1), Keys: Uniform, Preload: true}
 }
 
-// ScanOf reads runs of the given number of rows from random existing keys.
+// ScanOf reads a number of consecutive rows, starting at random existing keys.
 func ScanOf(rows int) Workload {
 	return Workload{Name: "scan", Mix: mixOf(Scan, 1), Keys: Uniform, ScanRows: rows, Preload: true}
 }
@@ -102,7 +102,7 @@ func YCSB(letter string) (Workload, error) {
 	return w, nil
 }
 
-// mixOf takes kinds and shares in turn.
+// mixOf takes alternating kinds and shares.
 func mixOf(pairs ...any) (mix [kinds]float64) {
 	for i := 0; i < len(pairs); i += 2 {
 		share, ok := pairs[i+1].(float64)
@@ -128,7 +128,7 @@ func (w *Workload) draw(r *rand.Rand) Kind {
 		x -= share
 		last = Kind(kind)
 	}
-	return last // rounding
+	return last // because of rounding
 }
 
 func (w *Workload) rows(r *rand.Rand) int {

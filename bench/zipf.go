@@ -42,15 +42,15 @@ func (z *zipf) draw(r *rand.Rand) uint64 {
 	if uz < z.secondBound {
 		return 1
 	}
-	// For n = 2 eta is not a number, but then one of the two returns above was taken: zetaN is
-	// secondBound.
+	// For n = 2, eta is not a number. But then zetaN equals secondBound, and one of the two returns
+	// above was taken.
 	rank := uint64(float64(z.n) * math.Pow(z.eta*u-z.eta+1, z.alpha))
 	return min(rank, z.n-1)
 }
 
-// zetaExact is up to where zeta adds term by term; past it the rest comes from the Euler-Maclaurin
-// formula, whose error is then far below the last digit, so that a billion records cost no minute
-// of start-up.
+// zetaExact is the number up to which zeta adds term by term. The rest comes from the
+// Euler-Maclaurin formula, whose error is then far below the last digit. So a billion records do
+// not delay the start by a minute.
 const zetaExact = 100_000
 
 // zeta returns the sum of i^-theta for i in 1..n.

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// maxBatchBytes and maxBatchKeys bound one atomic batch.
+	// maxBatchBytes and maxBatchKeys limit one atomic batch.
 	maxBatchBytes = 64 << 20
 	maxBatchKeys  = 100_000
 )
 
-// Batch gathers writes that take effect together or not at all, at one timestamp. Keys of one
-// partition cost one request. Partitions split by themselves, so keys that are in one partition may
-// be in several tomorrow: then the batch is committed as a transaction, as BatchPut does, with its
-// errors. In a hash keyspace, keys of different numbers are refused (see ErrCrossPartition). A
-// Batch is made by Keyspace.Batch, is not safe for concurrent use, and can be committed once.
+// Batch collects writes that take effect together or not at all, at one timestamp. If all keys are
+// in one partition, the batch costs one request. Partitions split automatically, so keys that are
+// in one partition today may be in several tomorrow. Then the batch is committed as a transaction,
+// as BatchPut does, with the errors of a transaction. In a hash keyspace, keys with different hash
+// numbers are refused (see ErrCrossPartition). Keyspace.Batch makes a Batch. A Batch is not safe
+// for concurrent use, and can be committed once.
 //
 //	version, err := ks.Batch().Put(k1, v1).Put(k2, v2).Delete(k3).Commit(ctx)
 //
@@ -51,10 +52,10 @@ func (b *Batch) Delete(key []byte) *Batch {
 	return b.add(&kvpb.WriteOperation{Key: key, Delete: true}, "")
 }
 
-// Len is the number of operations so far.
+// Len returns the number of operations so far.
 func (b *Batch) Len() int { return len(b.operations) }
 
-// Bytes is the size of keys and values so far.
+// Bytes returns the size of all keys and values so far.
 func (b *Batch) Bytes() int { return b.bytes }
 
 func (b *Batch) add(o *kvpb.WriteOperation, wrong string) *Batch {
@@ -141,8 +142,8 @@ func (b *Batch) Commit(ctx context.Context) (Timestamp, error) {
 	return fromWire(answer.GetWriteBatch().GetVersion()), nil
 }
 
-// commitAcross commits a batch whose keys are in several partitions. maybe is set if it may have
-// been executed when they were in one.
+// commitAcross commits a batch whose keys are in several partitions. maybe is set if the batch may
+// have been executed when all keys were in one partition.
 func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	maybe bool) (Timestamp, error) {
 	const op = "batch"
@@ -169,12 +170,12 @@ func (b *Batch) commitAcross(ctx context.Context, call *route.Call,
 	return at, named(op, k.name, err)
 }
 
-// crosses reports whether there is a key outside partition p, which holds the first key. It returns
-// an error if that key has another hash number than the first one.
+// crosses reports whether a key is outside partition p, which holds the first key. It returns an
+// error if that key has another hash number than the first one.
 func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 	ks := b.keyspace.client.conn.Sender.Table().KeyspaceByID(p.Keyspace)
 	if ks == nil {
-		return false, nil // dropped just now: the nodes will report it
+		return false, nil // the keyspace was just dropped: the nodes will report it
 	}
 	for _, o := range b.operations[1:] {
 		other := ks.ByKey(o.Key)
@@ -198,14 +199,14 @@ func (b *Batch) crosses(p *route.Partition) (elsewhere bool, _ *Error) {
 	return elsewhere, nil
 }
 
-// BatchPut writes many keys, in any partitions, at one timestamp, which it returns: all of them or
-// none. It uses Key, Value and Expires of a pair; the options apply to the pairs without Expires. A
-// key may appear once. Without pairs nothing is written, and the timestamp is zero.
+// BatchPut writes many keys, in any partitions, at one timestamp: all of them or none. It returns
+// the timestamp. It uses Key, Value and Expires of a pair. The options apply to the pairs without
+// Expires. Each key may occur once. Without pairs nothing is written, and the timestamp is zero.
 //
-// Keys of one partition cost one request, like a Batch. Keys of several are a transaction
-// (two-phase commit), which is run again after conflicts, until ctx ends; its limits apply
-// (ErrTransactionTooLarge), and its errors are those of Update. To write as much as possible with
-// no need for all or nothing, commit one Batch for each partition instead.
+// If all keys are in one partition, the call costs one request, like a Batch. Otherwise it is a
+// transaction (two-phase commit), which runs again after conflicts until ctx ends. The limits of
+// transactions apply (ErrTransactionTooLarge), and the errors are those of Update. To write as much
+// as possible without atomicity over all keys, commit one Batch for each partition instead.
 func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteOption) (Timestamp,
 	error) {
 	const op = "batch put"
@@ -242,7 +243,7 @@ func (k *Keyspace) BatchPut(ctx context.Context, pairs []Pair, options ...WriteO
 	return at, named(op, k.name, err)
 }
 
-// named names the call in an error of Update.
+// named puts the name of the call into an error of Update.
 func named(op, keyspace string, err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.Op == "update" {

@@ -8,13 +8,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// BatchGet reads many keys, of any partitions, at one timestamp. It returns a pair for each key, in
-// the order of the keys; those without a value have a pair for which Exists is false.
+// BatchGet reads many keys, in any partitions, at one timestamp. It returns a pair for each key, in
+// the order of the keys. Exists is false for keys without a value.
 //
-// Over several partitions it takes two rounds: the first reads every partition at its latest
-// timestamp, the second at a timestamp that is late enough for all of them. With Nearest,
-// MaxStaleness, AnyStaleness or ReadYourWrites that is the earliest timestamp for which a replica
-// answered. With LinearizableFollower the leaders name the timestamp, and replicas are read at it.
+// If the keys are in several partitions, there are two rounds. The first round reads each partition
+// at its latest timestamp. The second round reads at a timestamp that is late enough for all of
+// them. With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites that is the earliest timestamp
+// for which a replica answered. With LinearizableFollower the leaders name the timestamp, and
+// replicas are read at it.
 func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	options ...GetOption) ([]Pair, error) {
 	const op = "batch-get"
@@ -53,7 +54,7 @@ func (k *Keyspace) BatchGet(ctx context.Context, userKeys [][]byte,
 	return pairs, nil
 }
 
-// takeInto puts rows into pairs.
+// takeInto returns a function that puts rows into pairs.
 func takeInto(pairs []Pair) reader.Take {
 	return func(i int, row wire.Row) { pairs[i] = pairOf(&row) }
 }

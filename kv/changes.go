@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Changes iterates over everything that is written in a keyspace, from now on or since a timestamp,
-// for as long as the loop runs.
+// Changes iterates over all writes to a keyspace, from now on or since a timestamp, for as long as
+// the loop runs.
 //
 //	for change, err := range ks.Changes(ctx, kv.Since(position), kv.Prefix([]byte("user/"))) {
 //		if err != nil {
@@ -29,33 +29,36 @@ import (
 //		}
 //	}
 //
-// It yields every version: each put and delete of each key, by whichever call it was written, with
-// its timestamp. Versions of one key come in the order of their timestamps; those of different keys
-// in any order, even those of one transaction, which have the same timestamp.
+// It yields every version: each put and delete of each key, by any call, with its timestamp.
+// Versions of one key come in the order of their timestamps. Versions of different keys come in any
+// order, even the versions of one transaction, which have the same timestamp.
 //
-// A progress with a timestamp follows all changes at or below that timestamp, of all keys of the
-// feed. So a timestamp is all that a feed's position needs: the next feed, Since the last progress,
-// continues where this one ended, and repeats only what had come after that progress. Within one
-// loop nothing comes twice, and nothing at or below a progress comes after it. A change is told
-// when its timestamp is closed: a second or so later, by the keyspace's ClosedLag.
+// A progress with a timestamp comes after all changes at or below that timestamp, of all keys of
+// the feed. So the timestamp of the last progress is the position of a feed. The next feed, Since
+// that timestamp, continues where this feed ended, and repeats only the changes that came after
+// that progress. Within one loop no change comes twice, and no change at or below a progress comes
+// after it. A change comes when its timestamp is closed: about a second after the write, depending
+// on the keyspace's ClosedLag.
 //
-// A read At the timestamp of a progress returns what all changes up to there make of the keyspace,
-// without the values that have expired by then (Change.Expires): expiry makes no change. So a copy
-// begins with a Scan At a timestamp, and continues with the changes Since that timestamp.
+// A read At the timestamp of a progress returns the result of all changes up to that timestamp,
+// without values that have expired by then (Change.Expires). An expiry is not reported as a change.
+// To copy a keyspace, start with a Scan At a timestamp, and continue with the changes Since that
+// timestamp.
 //
-// Any replica answers, the nearest first (Locality), and no leader is needed; nor does the feed
-// hold up writes. Partitions may split, merge and move, and nodes may fail meanwhile: the feed goes
-// on, and waits for partitions that cannot be read. It holds at most 16 MiB of changes that the
-// loop has not taken yet, and asks for no more until the loop takes them.
+// Any replica can answer, the nearest first (Locality). A feed needs no leader, and does not delay
+// writes. Partitions may split, merge and move, and nodes may fail meanwhile: the feed continues,
+// and waits for partitions that cannot be read. It holds at most 16 MiB of changes that the loop
+// has not taken yet, and asks for no more until the loop takes them.
 //
-// An error ends the loop. With ErrTimestampTooOld the keyspace's GC window has passed some of the
-// changes since the timestamp: read the keyspace anew, and continue from that. ErrKeyspaceNotFound:
-// the keyspace was dropped.
+// An error ends the loop. ErrTimestampTooOld: the keyspace's GC window has passed some of the
+// changes since the timestamp. Read the keyspace again, and continue from that read.
+// ErrKeyspaceNotFound: the keyspace was dropped.
 //
 // With Consumer the position has a name, and the servers record it.
 //
-// Changes above the next progress may come before that progress. With Whole they wait for theirs,
-// so that the changes between two progresses lead from one consistent state to the next.
+// Without Whole, changes that are above the next progress may come before it. With Whole such
+// changes come after it, so that the changes between two progresses lead from one consistent state
+// to the next.
 //
 // Options are Since, Consumer, Prefix, From, To, ProgressEvery and Whole.
 func (k *Keyspace) Changes(ctx context.Context, options ...ChangesOption) iter.Seq2[Change, error] {
@@ -140,7 +143,7 @@ func (k *Keyspace) changesOf(ctx context.Context, q *changesQuery, id keys.Keysp
 	return err
 }
 
-// changeOf returns an event of a feed in the form of the loop.
+// changeOf converts an event of a feed to a Change.
 func changeOf(e changes.Event) Change {
 	if e.Change == nil {
 		return Change{Kind: ChangeProgress, Timestamp: e.Progress}
@@ -160,8 +163,8 @@ func newChange(key, value []byte, at Timestamp, deleted bool, expires int64) Cha
 	return c
 }
 
-// beginChanges waits until there are partitions to ask, and chooses the timestamp at which the feed
-// begins. now is set if the caller has given none.
+// beginChanges waits until the partitions are known, and chooses the timestamp at which the feed
+// begins. now is set if the caller gave no timestamp.
 func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 	id keys.KeyspaceID) (now bool, err error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
@@ -174,7 +177,8 @@ func (k *Keyspace) beginChanges(ctx context.Context, q *changesQuery,
 		if err != nil {
 			return false, err
 		}
-		// Later writes lie above the clocks of their leaders, which may be this far behind.
+		// Later writes have timestamps above the clocks of their leaders. These clocks may be behind by
+		// the maximum clock offset.
 		q.since = earliest.Add(-k.client.conn.MaxClockOffset())
 	}
 	if q.named {
@@ -189,15 +193,15 @@ type ChangeKind uint8
 
 // The kinds of changes.
 const (
-	// ChangePut: the key has a value since the timestamp.
+	// ChangePut: the key has a value from the timestamp on.
 	ChangePut ChangeKind = iota + 1
-	// ChangeDelete: the key has no value since the timestamp. It may have had none before.
+	// ChangeDelete: the key has no value from the timestamp on. It may have had no value before.
 	ChangeDelete
-	// ChangeProgress: everything at or below the timestamp has come.
+	// ChangeProgress: all changes at or below the timestamp have come.
 	ChangeProgress
 )
 
-// String is the kind in a word.
+// String returns the kind as a word.
 func (c ChangeKind) String() string {
 	switch c {
 	case ChangePut:
@@ -215,9 +219,10 @@ type Change struct {
 	Kind ChangeKind
 	// Key is the key that was written; nil with ChangeProgress. Value is the value of a put.
 	Key, Value []byte
-	// Timestamp is that of the version, or of the progress.
+	// Timestamp is the timestamp of the version, or of the progress.
 	Timestamp Timestamp
-	// Expires is when the value of a put expires; zero: never. The expiry itself makes no change.
+	// Expires is the time at which the value of a put expires. It is zero if the value does not
+	// expire. The expiry itself is not a change.
 	Expires time.Time
 }
 
@@ -233,7 +238,7 @@ type changesQuery struct {
 	since    Timestamp
 	hasSince bool
 	every    time.Duration
-	// whole is set if the feed is Whole, and bounds the changes that wait.
+	// whole is set if the feed uses Whole. It limits the waiting changes.
 	whole *whole.Limits
 	// consumer is the name of the consumer, if named is set.
 	consumer        string
@@ -251,18 +256,18 @@ func (o changesOption) changes(q *changesQuery) { o(q) }
 
 func (o SpanOption) changes(q *changesQuery) { o.apply(&q.query) }
 
-// Since begins with what was written after ts: the timestamp of a progress, or of a read of the
-// keyspace. The zero timestamp is before everything, as long as nothing of the keyspace was
-// collected.
+// Since starts the feed after ts: the timestamp of a progress, or of a read of the keyspace. The
+// zero timestamp is before all writes. It works only until garbage collection has removed a version
+// of the keyspace.
 func Since(ts Timestamp) ChangesOption {
 	return changesOption(func(q *changesQuery) { q.since, q.hasSince = ts, true })
 }
 
-// SinceTime begins with what was written after t by the cluster's clocks.
+// SinceTime starts the feed with the writes after t, by the cluster's clocks.
 func SinceTime(t time.Time) ChangesOption { return Since(TimestampOf(t)) }
 
-// ProgressEvery is the interval of progresses, as far as they can be made: a second by default,
-// from 10 ms to a minute.
+// ProgressEvery sets the interval of progresses, from 10 ms to a minute. The default is a second. A
+// progress comes later if some changes are not complete yet.
 func ProgressEvery(d time.Duration) ChangesOption {
 	return changesOption(func(q *changesQuery) {
 		q.every = d

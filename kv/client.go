@@ -12,11 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// Timestamp is a time of the cluster, and the version of a value. It prints as, and is parsed from,
-// a string such as "1763632000.123456789.3".
+// Timestamp is a time of the cluster, and the version of a value. Its text form is a string such as
+// "1763632000.123456789.3".
 type Timestamp = hlc.Timestamp
 
-// ParseTimestamp reads what Timestamp.String wrote.
+// ParseTimestamp parses the text that Timestamp.String returns.
 func ParseTimestamp(s string) (Timestamp, error) { return hlc.Parse(s) }
 
 // TimestampOf returns the timestamp of the time t, for At.
@@ -27,7 +27,7 @@ func TimestampOf(t time.Time) Timestamp { return hlc.FromTime(t) }
 type Client struct {
 	conn  *conn.Conn
 	feeds *feed.Metrics
-	// creating is called with the progress of keyspaces that are set up; may be nil.
+	// creating is called with the progress of keyspaces that are being set up. It may be nil.
 	creating func(keyspace string, made, total int)
 }
 
@@ -85,36 +85,37 @@ func Open(ctx context.Context, endpoints []string, options ...Option) (*Client, 
 	return c, nil
 }
 
-// Close ends all calls that are in flight (with ErrClosed, or ErrOutcomeUnknown for writes that may
-// have been executed), closes the connections, and returns when nothing of the client runs any
-// more. Before that, the clean-up of committed transactions gets a second. It may be called more
-// than once.
+// Close ends all calls in flight with ErrClosed, or with ErrOutcomeUnknown for writes that may have
+// been executed. It closes the connections, and returns when no goroutine of the client runs any
+// more. Before that, the clean-up of committed transactions gets up to a second. Close may be
+// called more than once.
 func (c *Client) Close() error {
 	c.conn.Close()
 	c.feeds.Unregister()
 	return nil
 }
 
-// Timestamp returns the highest timestamp that the client has seen: everything it has read or
-// written so far is visible at it. Pass it to At to read that state again, or to another client's
-// Observe.
+// Timestamp returns the highest timestamp that the client has seen: everything that it has read or
+// written so far is visible at this timestamp. Pass it to At to read that state again, or to
+// Observe of another client.
 func (c *Client) Timestamp() Timestamp { return c.conn.Sender.Clock.Session() }
 
 // Observe makes sure that everything the client does from now on happens after ts. If another
-// client sends its Timestamp with a message, an Observe of it makes the message's claims visible.
-// Uncommitted, the version of what an open transaction has written, is ignored.
+// client sends its Timestamp with a message, call Observe with it: then this client sees everything
+// that the other client had seen. Uncommitted, the version of a write of an open transaction, is
+// ignored.
 func (c *Client) Observe(ts Timestamp) {
 	if ts != Uncommitted() {
 		c.conn.Sender.Clock.Saw(ts)
 	}
 }
 
-// Cluster is the cluster's id.
+// Cluster returns the cluster's id.
 func (c *Client) Cluster() uint64 { return c.conn.Sender.Table().Cluster }
 
 // Now returns the time by the clocks of the cluster, at or above every timestamp that this client
-// has seen. Compute timestamps in the past, for reads or feeds, from it: the clock of this machine
-// may be wrong. It waits for a node that answers as long as ctx lasts, or for the request timeout.
+// has seen. Use it to compute timestamps in the past, for reads or feeds: the clock of this machine
+// may be wrong. It waits for the answer of a node until ctx ends, or for the request timeout.
 func (c *Client) Now(ctx context.Context) (Timestamp, error) {
 	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
@@ -122,7 +123,7 @@ func (c *Client) Now(ctx context.Context) (Timestamp, error) {
 	return at, wrap("ask the time", "", nil, err)
 }
 
-// splitEndpoints splits lists, "host:port,host:port", and refuses what cannot be an address.
+// splitEndpoints splits lists, "host:port,host:port", and refuses texts that cannot be addresses.
 func splitEndpoints(endpoints []string) ([]string, error) {
 	var all []string
 	for _, list := range endpoints {

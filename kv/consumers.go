@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// MinHistory and MaxHistory bound how long history is kept for a consumer; DefaultHistory is
-	// the default.
+	// MinHistory and MaxHistory are the limits of how long history is kept for a consumer.
+	// DefaultHistory is the default.
 	MinHistory     = time.Second
 	MaxHistory     = 7 * 24 * time.Hour
 	DefaultHistory = 24 * time.Hour
 )
 
-// The servers have the same bounds.
+// The servers have the same limits.
 var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxConsumerKeep)|
 	(DefaultHistory-keys.DefaultConsumerKeep)]
 
@@ -30,21 +30,22 @@ var _ = [1]struct{}{}[(MinHistory-keys.MinConsumerKeep)|(MaxHistory-keys.MaxCons
 // says.
 type ConsumerInfo struct {
 	Keyspace, Name string
-	// From and To bound the consumer's keys: those at or above From and below To. An empty To is no
-	// bound.
+	// From and To are the limits of the consumer's keys: keys at or above From and below To. An empty
+	// To means no upper limit.
 	From, To []byte
-	// SpanHidden is set if the consumer has bounds which this client may not see.
+	// SpanHidden is set if the consumer has limits which this client may not see.
 	SpanHidden bool
-	// Position: everything at or below it has been taken.
+	// Position is the position of the consumer: it has taken all changes at or below it.
 	Position Timestamp
 	// Lag is how far the position is behind the cluster's clock.
 	Lag time.Duration
-	// Keep is how long history is kept for it.
+	// Keep is the time for which history is kept for the consumer.
 	Keep time.Duration
-	// Created is when it was made, Updated when it was last set.
+	// Created is the time at which the consumer was created. Updated is the time at which it was last
+	// set.
 	Created, Updated time.Time
-	// TooOld is set if it fell behind by more than its Keep. Nothing is kept for it any more, and
-	// it has to begin anew (ResetPosition).
+	// TooOld is set if the consumer fell behind by more than its Keep. History is no longer kept for
+	// it, and it has to begin again (ResetPosition).
 	TooOld bool
 }
 
@@ -57,10 +58,10 @@ type consumerOption func(*clusterpb.SetConsumerRequest) error
 
 func (o consumerOption) consumer(r *clusterpb.SetConsumerRequest) error { return o(r) }
 
-// KeepHistory sets for how long behind the present history is kept for a consumer, in whole
-// milliseconds, from MinHistory to MaxHistory. A new consumer has DefaultHistory; without the
-// option an existing one keeps its setting. History takes room on disk: every version that the
-// consumer has not taken.
+// KeepHistory sets for how long history is kept for a consumer, counted back from the present: in
+// whole milliseconds, from MinHistory to MaxHistory. A new consumer has DefaultHistory. Without the
+// option an existing consumer keeps its setting. History needs disk space for every version that
+// the consumer has not taken.
 func KeepHistory(d time.Duration) ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.KeepMillis = uint64(max(1, d.Milliseconds()))
@@ -68,9 +69,9 @@ func KeepHistory(d time.Duration) ConsumerOption {
 	})
 }
 
-// ResetPosition makes a consumer begin anew at the given position, even if that is below the
-// recorded one, and even if the consumer has become too old. Versions that were collected meanwhile
-// are gone.
+// ResetPosition makes a consumer begin again at the given position, even if the position is below
+// the recorded one, or the consumer has become too old. Versions that were collected meanwhile are
+// lost.
 func ResetPosition() ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.Reset_ = true
@@ -90,7 +91,7 @@ func (o SpanOption) consumer(r *clusterpb.SetConsumerRequest) error {
 	return keys.ValidateConsumerSpan(q.Span)
 }
 
-// consumerOf is an option that sets the keys of a consumer.
+// consumerOf returns an option that sets the keys of a consumer.
 func consumerOf(span keys.Span) ConsumerOption {
 	return consumerOption(func(r *clusterpb.SetConsumerRequest) error {
 		r.Span = &clusterpb.ConsumerSpan{Start: span.Start, End: span.End}
@@ -106,25 +107,25 @@ func onlyNew() ConsumerOption {
 	})
 }
 
-// SetConsumer records that a consumer has taken everything at or below a position: it makes the
+// SetConsumer records that a consumer has taken everything at or below a position. It creates the
 // consumer, or moves it forward. It may be repeated. A zero position leaves the position unchanged.
-// A name has 1 to 256 bytes; a keyspace has 1,000 consumers at most.
+// A name has 1 to 256 bytes. A keyspace has at most 1,000 consumers.
 //
-// A new consumer has all keys, or those of Prefix, From and To; so has a consumer that is reset
-// with these options. The keys of other consumers do not change.
+// A new consumer is for all keys, or for the keys of Prefix, From and To. A consumer that is reset
+// with these options gets their keys. Otherwise the keys of an existing consumer do not change.
 //
-// ErrTimestampTooOld if the consumer was behind the present by more than its keep and was dropped,
-// or is made or reset at a position as old as that: history may be missing, so the caller has to
-// read everything anew and reset the consumer. ErrInvalidArgument if the position is below the
-// recorded one, which happens if two processes use one name, or above what clocks can show; or if
-// the consumer has other keys.
+// ErrTimestampTooOld: the consumer was behind by more than its keep and was dropped, or it is
+// created or reset at a position that is older than its keep. History may be missing, so the caller
+// has to read everything again and reset the consumer. ErrInvalidArgument: the position is below
+// the recorded one, which happens if two processes use one name; or it is above the cluster's
+// clocks; or the consumer has other keys.
 func (k *Keyspace) SetConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (ConsumerInfo, error) {
 	info, _, err := k.setConsumer(ctx, name, position, options...)
 	return info, err
 }
 
-// setConsumer also says whether the consumer existed, and was left as it is (onlyNew).
+// setConsumer also reports whether the consumer existed and was left unchanged (onlyNew).
 func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timestamp,
 	options ...ConsumerOption) (info ConsumerInfo, existed bool, err error) {
 	const op = "set consumer"
@@ -142,7 +143,7 @@ func (k *Keyspace) setConsumer(ctx context.Context, name string, position Timest
 	return consumerInfo(answer.GetConsumer()), answer.GetExisted(), wrapAdmin(op, k.name, err)
 }
 
-// Consumer describes a consumer. ErrConsumerNotFound if there is none with this name.
+// Consumer describes a consumer. It fails with ErrConsumerNotFound if there is none with this name.
 func (k *Keyspace) Consumer(ctx context.Context, name string) (ConsumerInfo, error) {
 	const op = "get consumer"
 	if err := k.checkConsumer(op, name); err != nil {
@@ -171,8 +172,8 @@ func (k *Keyspace) Consumers(ctx context.Context) ([]ConsumerInfo, error) {
 	return k.client.Consumers(ctx, k.name)
 }
 
-// DeleteConsumer deletes a consumer, and reports whether there was one: history is not kept for it
-// any more. Further use of the name makes a new consumer.
+// DeleteConsumer deletes a consumer, and reports whether it existed. History is not kept for it any
+// more. A later use of the name creates a new consumer.
 func (k *Keyspace) DeleteConsumer(ctx context.Context, name string) (existed bool, err error) {
 	const op = "delete consumer"
 	if err := k.checkConsumer(op, name); err != nil {
@@ -226,18 +227,20 @@ func consumerInfo(c *clusterpb.Consumer) ConsumerInfo {
 		TooOld: c.TooOld}
 }
 
-// Consumer continues where the consumer with this name has come to, and protects what it has not
-// taken from garbage collection. If there is none it is made, with the options: it begins now, or
-// with Since, which counts only then. When a loop asks for the change after a progress, it has
-// taken everything up to that progress; a later loop with this name is not given it again. Only if
-// the loop is interrupted (not ended by itself) may the last few seconds be repeated. One loop at a
-// time may use a name: another one ends with ErrInvalidArgument when it finds that it is behind.
+// Consumer makes a feed continue at the position of the consumer with this name. The history that
+// the consumer has not taken is protected from garbage collection. If there is no such consumer, it
+// is created with the options. A new consumer begins now, or at the timestamp of Since, which is
+// used only for a new consumer. When a loop asks for the change after a progress, the consumer has
+// taken everything up to that progress, and a later loop with this name does not get it again. Only
+// if a loop is interrupted (and does not end by itself), the changes of the last few seconds may be
+// repeated. Only one loop at a time may use a name: another one ends with ErrInvalidArgument when
+// it finds that it is behind.
 //
-// A consumer belongs to the keys that it was made with. ErrInvalidArgument: this feed has other
-// keys, for which the position says nothing. Give the feed a consumer of its own.
+// A consumer belongs to the keys with which it was created. ErrInvalidArgument: this feed has other
+// keys, for which the consumer's position means nothing. Use another consumer for this feed.
 //
-// ErrTimestampTooOld: the consumer has been away for longer than history is kept for it
-// (KeepHistory). Read the keyspace anew at some timestamp, and record that (SetConsumer with
+// ErrTimestampTooOld: the consumer was away for longer than history is kept for it (KeepHistory).
+// Read the keyspace again at some timestamp, and record that timestamp (SetConsumer with
 // ResetPosition).
 func Consumer(name string, options ...ConsumerOption) ChangesOption {
 	return changesOption(func(q *changesQuery) {
@@ -245,21 +248,21 @@ func Consumer(name string, options ...ConsumerOption) ChangesOption {
 	})
 }
 
-// beginConsumer finds where the consumer of the query begins, and makes it if there is none. isNew
-// reports that it did.
+// beginConsumer finds the position of the query's consumer, and creates the consumer if there is
+// none. isNew reports that it was created.
 func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bool, err error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()
 	info, err := k.Consumer(ctx, q.consumer)
 	if errors.Is(err, ErrConsumerNotFound) {
 		var existed bool
-		// Another loop may make it at the same time: then this loop continues with that consumer.
+		// Another loop may create it at the same time. Then this loop continues with that consumer.
 		options := append(slices.Clone(q.consumerOptions), consumerOf(q.Span), onlyNew())
 		info, existed, err = k.setConsumer(ctx, q.consumer, q.since, options...)
 		if err != nil || !existed {
 			return true, err
 		}
-		isNew = info.Position == q.since // it may have, and lost the answer
+		isNew = info.Position == q.since // it may have created it and lost the answer
 	}
 	span := keys.Span{Start: info.From, End: info.To}
 	switch {
@@ -283,20 +286,20 @@ func (k *Keyspace) beginConsumer(ctx context.Context, q *changesQuery) (isNew bo
 	return isNew, nil
 }
 
-// consume begins to record positions, until Stop. The context is that of the loop. failed is called
+// consume starts to record positions, until Stop. ctx is the context of the loop. failed is called
 // with an error after which the feed has to end.
 func (k *Keyspace) consume(ctx context.Context, q *changesQuery, failed,
 	end func(error)) *feed.Recorder {
 	name, span := q.consumer, q.Span
 	return feed.Record(ctx, func(ctx context.Context, at Timestamp) error {
-		// A consumer that was deleted meanwhile is made again, with the same keys.
+		// A consumer that was deleted meanwhile is created again, with the same keys.
 		_, err := k.SetConsumer(ctx, name, at, consumerOf(span))
 		return err
 	}, consumerLost, failed, end)
 }
 
-// consumerLost reports whether a consumer whose position could not be recorded can no longer be
-// used.
+// consumerLost reports whether a consumer can no longer be used, given the error of recording its
+// position.
 func consumerLost(err error) bool {
 	return errors.Is(err, ErrTimestampTooOld) || errors.Is(err, ErrInvalidArgument) ||
 		errors.Is(err, ErrKeyspaceNotFound) || errors.Is(err, ErrClosed)

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// maxContended bounds the keys that one transaction locks because of earlier attempts.
+	// maxContended limits the keys that one transaction locks because of earlier attempts.
 	maxContended = 1000
-	// maxNoted is the number of keys up to which all keys that an attempt has read and written
-	// count as contended. Of a larger attempt only the keys of its conflicts do.
+	// maxNoted is a limit on the keys of an attempt. If an attempt has read and written at most this
+	// many keys, all of them count as contended. Otherwise only the keys of its conflicts do.
 	maxNoted = 100
-	// maxAhead bounds the contended keys that an attempt locks before its function runs.
+	// maxAhead limits the contended keys that an attempt locks before its function runs.
 	maxAhead = 16
 )
 
-// contention holds the keys over which earlier attempts of a transaction have failed. A transaction
-// that runs again probably reads and writes the same keys again. So it locks them before it reads
-// them: it waits for its turn first, and then runs while no other transaction changes them. The
-// first of them, in the order of the keys, are locked before the function runs, one after the
-// other, so that of two such transactions neither holds what the other waits for. (Keys that are
-// locked later are above all of these.) The zero contention is empty.
+// contention has the keys over which earlier attempts of a transaction have failed. A transaction
+// that runs again probably reads and writes the same keys. So it locks these keys before it reads
+// them: it waits for its turn, and then no other transaction changes the keys while it runs. The
+// first of the keys, in key order, are locked before the function runs, one after the other. So of
+// two such transactions neither holds a lock that the other waits for. (Keys that are locked later
+// are above all of these.) The zero contention is empty.
 type contention struct {
 	keys map[string]*contended
 }
 
-// contended is a key, with the latest attempt that has read, written or failed over it.
+// contended is a key, with the latest attempt that has read or written it, or failed over it.
 type contended struct {
 	writes.Key
 	attempt int
@@ -66,10 +66,11 @@ func (c *contention) add(ks keys.KeyspaceID, key []byte, attempt int) {
 	}
 }
 
-// noteContended remembers what a failed attempt has read and written, if that is not too much;
-// otherwise the key over which it has failed, if it has written that. If the attempt had run to its
-// end, keys that it has neither read nor written are forgotten: a transaction that takes the first
-// element of a queue does not want elements that others have taken.
+// noteContended remembers the keys that a failed attempt has read and written, if there are not too
+// many. Otherwise it remembers the key over which the attempt failed, if the attempt has written
+// that key. If the attempt ran to its end, keys that it has neither read nor written are forgotten:
+// a transaction that takes the first element of a queue does not want elements that others have
+// taken.
 func (t *Txn) noteContended(err error) {
 	if t.ended && !t.rolledBack {
 		maps.DeleteFunc(t.contended.keys, func(_ string, k *contended) bool {
@@ -98,8 +99,8 @@ func (t *Txn) noteContended(err error) {
 }
 
 // lockAhead holds spans and locks keys over which earlier attempts have failed. again reports that
-// it failed over a dropped keyspace, of which it locks nothing the next time: the function decides
-// whether that matters.
+// it failed because a keyspace was dropped. The next attempt locks nothing in that keyspace, and
+// the function decides whether the drop matters.
 func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	if err := t.holdAhead(ctx); err != nil {
 		err = t.fail("update", "", nil, err)
@@ -120,7 +121,7 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	for _, k := range sorted {
 		ks := t.client.conn.Sender.Table().KeyspaceByID(k.Keyspace)
 		if ks == nil {
-			continue // dropped, which the function will find
+			continue // the keyspace was dropped, which the function will find
 		}
 		if t.holds(ks, k.Key) {
 			continue
@@ -140,10 +141,10 @@ func (t *Txn) lockAhead(ctx context.Context) (err error, again bool) {
 	return nil, false
 }
 
-// lockContended locks those of several keys over which earlier attempts have failed, one after the
-// other in their order, and returns their pairs, and those of keys that were locked ahead. One
-// request for several keys would acquire all of its locks at once or none: it would wait until all
-// of them are free at one moment, which under load may never come.
+// lockContended locks the keys over which earlier attempts have failed, one after the other in key
+// order. It returns their pairs, and the pairs of keys that were locked ahead. A single request for
+// several keys would acquire all of its locks at once or none: it would wait until all of them are
+// free at one moment, which may never come under load.
 func (t *Txn) lockContended(ctx context.Context, ks *route.Keyspace,
 	userKeys [][]byte) (map[string]Pair, error) {
 	var pairs map[string]Pair

@@ -7,10 +7,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
-// Count counts keys: all of the keyspace, or those within Prefix, From and To. Like a Scan it
-// counts at one timestamp: that of At, otherwise one that shows every write acknowledged before the
-// call (also with LinearizableFollower), or, with Nearest, MaxStaleness, AnyStaleness or
-// ReadYourWrites, one for which replicas can answer.
+// Count counts the keys of the keyspace, or the keys within Prefix, From and To. Like a Scan it
+// counts at one timestamp. With At, that is the given timestamp. Without options or with
+// LinearizableFollower, the count includes every write that was acknowledged before the call. With
+// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites, it is a timestamp for which replicas can
+// answer.
 func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, error) {
 	const op = "count"
 	var q query
@@ -36,7 +37,7 @@ func (k *Keyspace) Count(ctx context.Context, options ...CountOption) (uint64, e
 	return total, wrap(op, k.name, nil, err)
 }
 
-// Count counts keys: all of the keyspace, or those within Prefix, From and To.
+// Count counts the keys of the keyspace, or the keys within Prefix, From and To.
 func (t *Txn) Count(ctx context.Context, ks *Keyspace, options ...CountOption) (uint64, error) {
 	const op = "count"
 	t.transaction.Enter()

@@ -13,12 +13,12 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// CreateKeyspace creates a keyspace and returns when it can be used. ErrKeyspaceExists if there is
-// one with this name, even with the same settings. If ctx ends first, the keyspace exists and its
-// set-up continues; the error says what is missing, nodes for example. Without a deadline, the
-// request timeout bounds the time from one new partition to the next, not the whole call: thousands
-// of partitions take their time. CreateKeyspaceIfMissing continues to wait for a keyspace that is
-// being set up.
+// CreateKeyspace creates a keyspace and returns when it can be used. It fails with
+// ErrKeyspaceExists if there is a keyspace with this name, even with the same settings. If ctx ends
+// first, the keyspace exists and its set-up continues. The error then says what is missing, nodes
+// for example. Without a deadline, the request timeout limits the time from one new partition to
+// the next, and not the whole call, because thousands of partitions take longer.
+// CreateKeyspaceIfMissing can be used to wait for a keyspace that is being set up.
 func (c *Client) CreateKeyspace(ctx context.Context, name string,
 	options ...KeyspaceOption) (*Keyspace, error) {
 	const op = "create keyspace"
@@ -37,6 +37,9 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string,
 	if err != nil {
 		return nil, wrapAdmin(op, name, err)
 	}
+	if err := settings.quotas.ignored(op, name, created.GetKeyspace()); err != nil {
+		return nil, err
+	}
 	total := max(int(request.HashPartitions), len(request.SplitAt)+1)
 	id := keys.KeyspaceID(created.GetKeyspace().GetId())
 	if err := c.awaitKeyspace(ctx, id, name, total); err != nil {
@@ -45,14 +48,14 @@ func (c *Client) CreateKeyspace(ctx context.Context, name string,
 	return c.Keyspace(name), nil
 }
 
-// CreateKeyspaceIfMissing is CreateKeyspace for a program that wants the keyspace to exist,
-// whichever process comes first: it creates the keyspace, or takes the one that exists, and returns
-// when it can be used. created says which.
+// CreateKeyspaceIfMissing is CreateKeyspace for a program that needs the keyspace, whichever
+// process creates it first: it creates the keyspace, or uses the existing one, and returns when the
+// keyspace can be used. created reports whether this call created it.
 //
-// A keyspace that exists has to be what the options ask for: the partitioning, the number of hash
-// partitions, commit wait, and, where an option names them, the replicas, the GC window and the
+// An existing keyspace must match the options: the partitioning, the number of hash partitions,
+// commit wait, and, where an option sets them, the replicas, the GC window, the quotas and the
 // sizes of partitions. Otherwise the error is ErrKeyspaceExists, and names the difference. Split
-// points are not compared: partitions split and merge.
+// points are not compared, because partitions split and merge.
 func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 	options ...KeyspaceOption) (ks *Keyspace, created bool, err error) {
 	const op = "create keyspace"
@@ -71,7 +74,7 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 			return nil, false, wrapAdmin(op, name, err)
 		}
 		if exists == nil || exists.GetState() == clusterpb.KeyspaceState_DROPPING {
-			// It was dropped meanwhile.
+			// The keyspace was dropped meanwhile.
 			if stop := c.conn.Pause(bounded, droppedPause); stop != nil {
 				return nil, false, wrapAdmin(op, name, stop)
 			}
@@ -89,11 +92,11 @@ func (c *Client) CreateKeyspaceIfMissing(ctx context.Context, name string,
 	}
 }
 
-// droppedPause is how long CreateKeyspaceIfMissing waits before it creates a keyspace again that is
-// being dropped.
+// droppedPause is the pause before CreateKeyspaceIfMissing creates a keyspace again that is being
+// dropped.
 const droppedPause = 100 * time.Millisecond
 
-// describe asks the core for a keyspace; nil if there is none of this name.
+// describe asks the core for a keyspace. It returns nil if there is none with this name.
 func (c *Client) describe(ctx context.Context, name string) (*clusterpb.Keyspace, error) {
 	r, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.ListKeyspaces,
 		&clusterpb.ListKeyspacesRequest{})
@@ -105,8 +108,8 @@ func (c *Client) describe(ctx context.Context, name string) (*clusterpb.Keyspace
 	return nil, err
 }
 
-// DropKeyspace deletes a keyspace with everything in it, for good. ErrKeyspaceNotFound if there is
-// none of this name.
+// DropKeyspace deletes a keyspace and all of its data permanently. It fails with
+// ErrKeyspaceNotFound if there is none with this name.
 func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 	const op = "drop keyspace"
 	ctx, cancel := c.conn.Bound(ctx)
@@ -120,7 +123,8 @@ func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 	if err != nil {
 		return wrapAdmin(op, name, err)
 	}
-	// So that this client's next call does not find the keyspace. It is dropped in any case.
+	// Wait until this client's table no longer shows the keyspace, so that its next call fails. The
+	// keyspace is dropped in any case.
 	for dropped != nil {
 		table := c.conn.Sender.Table()
 		ks := table.KeyspaceByName(name)
@@ -131,8 +135,8 @@ func (c *Client) DropKeyspace(ctx context.Context, name string) error {
 	return nil
 }
 
-// AlterKeyspace changes settings of a keyspace; what no option names stays as it is.
-// ErrKeyspaceNotFound if there is none of this name. It may be repeated.
+// AlterKeyspace changes settings of a keyspace. Settings without an option stay as they are. It
+// fails with ErrKeyspaceNotFound if there is none with this name. It may be repeated.
 func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...AlterOption) error {
 	const op = "alter keyspace"
 	if len(changes) == 0 {
@@ -153,25 +157,30 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 		SplitSizeBytes: s.splitSize, MergeSizeBytes: s.mergeSize, NoAuto: s.noAuto,
 		ClosedTimestampLagMillis: uint64(s.closedLag.Milliseconds()),
 		DefaultTtlMillis:         s.defaultTTL,
+		QuotaBytes:               s.quotas.bytes, QuotaRequestsPerSecond: s.quotas.requests,
+		QuotaBytesPerSecond: s.quotas.throughput,
 	}
-	_, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.AlterKeyspace, request)
-	return wrapAdmin(op, name, err)
+	altered, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.AlterKeyspace, request)
+	if err != nil {
+		return wrapAdmin(op, name, err)
+	}
+	return s.quotas.ignored(op, name, altered.GetKeyspace())
 }
 
-// creation is the wait for a keyspace that is being set up.
+// creation is a wait for a keyspace that is being set up.
 type creation struct {
 	client *Client
 	id     keys.KeyspaceID
 	name   string
-	// made is the number of partitions, as far as this client has heard; of total, if that is
-	// known.
+	// made is the number of partitions that this client knows to be set up. total is the number of all
+	// partitions, or 0 if it is not known.
 	made, total int
-	// waiting is what the core says that the keyspace waits for.
+	// waiting says what the keyspace waits for, according to the core.
 	waiting string
 }
 
-// awaitKeyspace waits until the table shows the keyspace as active, with all its partitions. A
-// context without a deadline is bounded anew whenever there are more of them.
+// awaitKeyspace waits until the table shows the keyspace as active, with all its partitions. If the
+// context has no deadline, the time limit starts again whenever more partitions are set up.
 func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name string,
 	total int) error {
 	w := creation{client: c, id: id, name: name, total: total}
@@ -203,7 +212,7 @@ func (c *Client) awaitKeyspace(ctx context.Context, id keys.KeyspaceID, name str
 	}
 }
 
-// heard notes the number of partitions, and reports whether there are more than before.
+// heard records the number of partitions, and reports whether it has grown.
 func (w *creation) heard(made int) bool {
 	if made <= w.made {
 		return false
@@ -235,7 +244,7 @@ func (w *creation) ask(ctx context.Context) (made int, err error) {
 	return made, err
 }
 
-// ended returns why the wait is over although the keyspace cannot be used.
+// ended returns the error of a wait that is over although the keyspace cannot be used.
 func (w *creation) ended(over, err error) error {
 	waiting := w.waiting
 	if waiting == "" {
@@ -249,7 +258,7 @@ func (w *creation) ended(over, err error) error {
 			"it is waiting for " + waiting,
 	}
 	if reason := new(route.Error); errors.As(err, &reason) && !errors.Is(over, context.Canceled) {
-		// No server answered any more, for another reason than the end of the caller's wait.
+		// No server answered any more. The caller's own deadline is not the reason.
 		ended.Cause, ended.Code = reason.Cause, reason.Code
 		ended.Message += ", and " + reason.Message
 	}
@@ -259,8 +268,8 @@ func (w *creation) ended(over, err error) error {
 	return ended
 }
 
-// differs returns in what a keyspace differs from the options; empty if it does not. The options
-// are valid.
+// differs returns the difference between a keyspace and the options. It is empty if there is none.
+// The options must be valid.
 func differs(k *clusterpb.Keyspace, options []KeyspaceOption) string {
 	want := newKeyspaceSettings(options)
 	split, merge := want.sizes()
@@ -299,7 +308,7 @@ func differs(k *clusterpb.Keyspace, options []KeyspaceOption) string {
 		return fmt.Sprintf("splits by themselves %s instead of %s", onOff(!k.GetNoAuto()),
 			onOff(!*want.noAuto))
 	}
-	return ""
+	return want.quotas.differs(k)
 }
 
 func onOff(on bool) string {

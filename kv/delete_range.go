@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 )
 
-// DeleteRange deletes all keys of a span, which must be named: Prefix, From, To, or All. It returns
-// the number of keys.
+// DeleteRange deletes all keys of a span. The span must be given: Prefix, From, To, or All. It
+// returns the number of deleted keys.
 //
-// It is not atomic: it works in chunks of a thousand keys, several partitions at a time, and each
-// chunk is deleted as a whole and for good. Keys that are written meanwhile may or may not be
-// deleted. If it ends early, with its context or by an error, it returns the number of deletions
-// that are certain, along with the error; call it again to continue.
+// It is not atomic. It works in chunks of a thousand keys, in several partitions at a time, and
+// each chunk is deleted atomically. Keys that are written meanwhile may or may not be deleted. If
+// it ends early, with its context or by an error, it returns the number of deletions that are
+// certain, along with the error. Call it again to continue.
 func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption) (uint64, error) {
 	const op = "delete-range"
 	var q query
@@ -43,8 +43,9 @@ func (k *Keyspace) DeleteRange(ctx context.Context, options ...DeleteRangeOption
 	return deleted, err
 }
 
-// DeleteRange deletes all keys of a span, which must be named: Prefix, From, To, or All. It returns
-// the number of keys. It reads the span, and each key counts as a write of the transaction.
+// DeleteRange deletes all keys of a span. The span must be given: Prefix, From, To, or All. It
+// returns the number of deleted keys. It reads the span, and each key counts as a write of the
+// transaction.
 func (t *Txn) DeleteRange(ctx context.Context, ks *Keyspace,
 	options ...DeleteRangeOption) (uint64, error) {
 	const op = "delete-range"

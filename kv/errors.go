@@ -16,16 +16,16 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the
-// details.
+// ErrorKind is a kind of errors, for errors.Is. The calls of this package return it wrapped in an
+// *Error with the details.
 type ErrorKind string
 
-// Error is the kind in a few words.
+// Error returns the kind in a few words.
 func (k ErrorKind) Error() string { return string(k) }
 
 // The kinds of errors.
 const (
-	// ErrNotFound: the key has no value (as of the timestamp read).
+	// ErrNotFound: the key has no value at the timestamp of the read.
 	ErrNotFound ErrorKind = "not found"
 	// ErrKeyspaceNotFound: no keyspace has this name.
 	ErrKeyspaceNotFound ErrorKind = "keyspace not found"
@@ -33,117 +33,122 @@ const (
 	ErrKeyspaceExists ErrorKind = "keyspace exists"
 	// ErrConsumerNotFound: the keyspace has no consumer of this name.
 	ErrConsumerNotFound ErrorKind = "consumer not found"
-	// ErrInvalidArgument: the call makes no sense; nothing was changed.
+	// ErrInvalidArgument: the call is not valid. Nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
-	// ErrCrossPartition: the keys of an atomic batch have different numbers in a hash keyspace. It is
-	// an ErrInvalidArgument too.
+	// ErrCrossPartition: the keys of an atomic batch have different hash numbers in a hash keyspace.
+	// It is an ErrInvalidArgument too.
 	ErrCrossPartition ErrorKind = "keys lie in different partitions"
-	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. It may have been
-	// executed, or may yet be.
+	// ErrOutcomeUnknown: the call ended before the outcome of a write was known. The write may have
+	// been executed, or may still be executed.
 	ErrOutcomeUnknown ErrorKind = "outcome unknown"
-	// ErrUnavailable: what is needed could not be reached in time.
+	// ErrUnavailable: a server that the call needs could not be reached in time.
 	ErrUnavailable ErrorKind = "unavailable"
-	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one
-	// another; the message says which do not answer. A write can end with ErrOutcomeUnknown as
-	// well.
+	// ErrNoQuorum: too few replicas of the partition, or members of the core, can reach one another.
+	// The message says which of them do not answer. The error of a write can be an ErrOutcomeUnknown
+	// as well.
 	ErrNoQuorum ErrorKind = "no quorum"
-	// ErrOverloaded: the node had no room for the request until the context ended.
+	// ErrOverloaded: the node had no capacity for the request until the context ended.
 	ErrOverloaded ErrorKind = "overloaded"
-	// ErrDiskFull: the partition's leader has no disk space left. Reads go on.
+	// ErrQuota: the keyspace has reached one of its quotas. With a quota of stored bytes, a write that
+	// adds data was refused, and reads and deletions still work. With a quota of requests or of bytes
+	// a second, requests were refused until the context ended; the error is an ErrOverloaded too.
+	ErrQuota ErrorKind = "quota reached"
+	// ErrDiskFull: the partition's leader has no disk space left. Reads still work.
 	ErrDiskFull ErrorKind = "disk full"
-	// ErrTimestampTooOld: the timestamp lies before the keyspace's GC window; or a consumer is behind
-	// by more than history is kept for it.
+	// ErrTimestampTooOld: the timestamp is older than the keyspace's GC window allows, or a consumer
+	// is behind by more than the time for which history is kept for it.
 	ErrTimestampTooOld ErrorKind = "timestamp too old"
-	// ErrTimestampInFuture: the timestamp lies in the future of the node.
+	// ErrTimestampInFuture: the timestamp is in the future of the node.
 	ErrTimestampInFuture ErrorKind = "timestamp in the future"
-	// ErrCorruption: a node read data from its disk that does not match its checksum; or, together
-	// with ErrNoQuorum, a partition is not served because replicas of it are damaged.
+	// ErrCorruption: a node read data from its disk that does not match its checksum. Together with
+	// ErrNoQuorum: a partition is not served because some of its replicas are damaged.
 	ErrCorruption ErrorKind = "data corruption"
 	// ErrWrongCluster: a server belongs to another cluster than the one the client first met.
 	ErrWrongCluster ErrorKind = "wrong cluster"
 	// ErrUnauthenticated: authentication is enabled, and the servers do not know the client's user:
-	// it was given no user, or a wrong password. Nothing was done.
+	// the client has no user, or a wrong password. Nothing was done.
 	ErrUnauthenticated ErrorKind = "unauthenticated"
-	// ErrPermissionDenied: the client's user may not do that to this key, span or keyspace. Nothing
-	// was done.
+	// ErrPermissionDenied: the client's user has no permission for this operation on this key, span or
+	// keyspace. Nothing was done.
 	ErrPermissionDenied ErrorKind = "permission denied"
 	// ErrClosed: the client is closed.
 	ErrClosed ErrorKind = "client closed"
-	// ErrConflict: another transaction changed what this one has read, or holds a lock that this
-	// call has waited for. Nothing was written. Update runs the transaction again by itself, until
+	// ErrConflict: another transaction changed data that this one has read, or holds a lock that this
+	// call has waited for. Nothing was written. Update runs the transaction again automatically, until
 	// its context ends.
 	ErrConflict ErrorKind = "conflict with another transaction"
-	// ErrTransactionAborted: the transaction was aborted by an older one, by an operator, because
-	// it took too long, or because nothing was heard of its client. Nothing was written. Update
-	// runs it again by itself, until its context ends.
+	// ErrTransactionAborted: the transaction was aborted by an older transaction or by an operator, or
+	// because it took too long, or because its client was not heard. Nothing was written. Update runs
+	// the transaction again automatically, until its context ends.
 	ErrTransactionAborted ErrorKind = "transaction aborted"
-	// ErrWounded: an older transaction aborted it, because it wanted a key that this one had
-	// locked. It is an ErrTransactionAborted too; Error.Transaction is the older one, and Error.Key
-	// and Error.Keyspace are that key, if it has no more than 1 KiB, whatever key the call was
-	// about.
+	// ErrWounded: an older transaction aborted this one, because it needed a key that this one had
+	// locked. It is an ErrTransactionAborted too. Error.Transaction is the older transaction.
+	// Error.Key and Error.Keyspace are the needed key, even if the call was about another key. They
+	// are set if the key has at most 1 KiB.
 	ErrWounded ErrorKind = "aborted for an older transaction"
-	// ErrTransactionExpired: it was aborted because it had held locks for longer than a keyspace
-	// allows, or had made no call for too long while it held them (MaxTransactionAge,
+	// ErrTransactionExpired: the transaction was aborted because it had held locks for longer than a
+	// keyspace allows, or had made no call for too long while it held them (MaxTransactionAge,
 	// MaxTransactionIdle). It is an ErrTransactionAborted too.
 	ErrTransactionExpired ErrorKind = "transaction expired"
-	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window reaches.
-	// Make transactions shorter.
+	// ErrTransactionTooOld: the transaction began longer ago than the keyspace's GC window. Make
+	// transactions shorter.
 	ErrTransactionTooOld ErrorKind = "transaction too old"
 	// ErrTransactionTooLarge: the transaction writes more than 100,000 keys or 64 MiB. It is an
 	// ErrInvalidArgument too.
 	ErrTransactionTooLarge ErrorKind = "transaction too large"
-	// ErrTransactionEnded: the transaction was used after its end: after Commit or Rollback, or
-	// after the function returned to which Update or View had passed it.
+	// ErrTransactionEnded: the transaction was used after its end. It ends with Commit or Rollback, or
+	// when the function of Update or View returns.
 	ErrTransactionEnded ErrorKind = "transaction has ended"
 )
 
-// Error is every error of this package.
+// Error is the type of all errors of this package.
 type Error struct {
 	// Op is the call, such as "put".
 	Op string
-	// Keyspace and Key are the subject of the call; empty where that does not apply.
+	// Keyspace and Key are the subject of the call. They are empty if the call has none.
 	Keyspace string
 	Key      []byte
-	// Partition and Node are where it happened; 0 if it did not get that far.
+	// Partition and Node say where the error occurred. They are 0 if the call did not reach a
+	// partition or node.
 	Partition uint64
 	Node      uint64
-	// Transaction is the id of the other transaction in a conflict, in hexadecimal; empty if there
-	// was none, or it is not known: the id of a committed transaction is not, once its locks are
-	// gone.
+	// Transaction is the id of the other transaction in a conflict, in hexadecimal. It is empty if
+	// there was no other transaction, or if its id is not known. The id of a committed transaction is
+	// not known after its locks are gone.
 	Transaction string
-	// Attempts is how often Update or View had run its function, or a transaction had been begun
-	// with Begin and Again: 1 in the first attempt. It is 0 where that does not apply.
+	// Attempts is the number of times that Update or View had run its function, or that a transaction
+	// had been begun with Begin and Again. It is 1 in the first attempt, and 0 for other calls.
 	Attempts int
-	// Timestamp is the refused timestamp, and Bound the bound that it exceeds: with
-	// ErrTimestampTooOld and ErrTransactionTooOld the time since which versions are kept, with
-	// ErrTimestampInFuture the leader's clock. Both are zero where that does not apply, or is not
-	// known.
+	// Timestamp is the refused timestamp, and Bound the limit that it exceeds. With ErrTimestampTooOld
+	// and ErrTransactionTooOld, the limit is the time since which versions are kept. With
+	// ErrTimestampInFuture, it is the leader's clock. Both are zero for other errors, or if they are
+	// not known.
 	Timestamp, Bound Timestamp
-	// Message says what happened, and Advice what to do; Advice is empty if Message says it.
+	// Message says what happened, and Advice says what to do. Advice is empty if Message says it.
 	Message, Advice string
 
-	// call is the subject of the call, if Keyspace and Key are those of Message and differ from it;
-	// nil otherwise.
+	// call is the subject of the call, if Keyspace and Key differ from it because they describe
+	// Message. Otherwise it is nil.
 	call *subject
-	// counted is set if Message mentions the Attempts.
+	// counted is set if Message mentions the number of attempts.
 	counted bool
-	// sent counts how often the request was sent, if that is worth mentioning.
+	// sent is the number of times that the request was sent, if that is worth mentioning.
 	sent int
-	// wraps are the kinds (one of the constants above, rarely several) and the cause, such as the
+	// wraps has the kinds (one of the constants above, rarely several) and the cause, such as the
 	// context's error.
 	wraps []error
-	// outcome asks for the outcome of the commit that ended with this error; nil if that is not
+	// outcome asks for the outcome of the commit that ended with this error. It is nil if that is not
 	// possible.
 	outcome func(context.Context) (Timestamp, error)
 }
 
-// subject is what a call is about: a keyspace, and perhaps a key of it.
+// subject is the subject of a call: a keyspace, and perhaps a key in it.
 type subject struct {
 	keyspace string
 	key      []byte
 }
 
-// Error is one sentence with everything in it.
+// Error returns everything in one sentence.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("tidemark: ")
@@ -218,6 +223,7 @@ var kinds = map[kvpb.ErrorCode]struct {
 	kvpb.ErrorCode_KEY_OUT_OF_SPAN:     {ErrUnavailable, ""},
 	kvpb.ErrorCode_OVERLOADED:          {ErrOverloaded, "send less at a time, or add nodes"},
 	kvpb.ErrorCode_NO_QUORUM:           {ErrNoQuorum, "bring back the nodes that are down"},
+	kvpb.ErrorCode_QUOTA_EXCEEDED:      {ErrQuota, ""},
 	kvpb.ErrorCode_DISK_FULL:           {ErrDiskFull, "free disk space on that node"},
 	kvpb.ErrorCode_NODE_UNHEALTHY:      {ErrUnavailable, "see the node's log"},
 	kvpb.ErrorCode_CLOCK_SKEW: {ErrUnavailable,
@@ -248,17 +254,17 @@ var kinds = map[kvpb.ErrorCode]struct {
 		"make the transaction shorter, or give the keyspace a longer GC window"},
 }
 
-// noUser is the answer of the etcd API, and of the administration, to a call without a user.
+// These are the answers of the etcd API, and of the administration, to a call without a user.
 const (
 	noUser       = "etcdserver: user name is empty"
 	noUserAdvice = "open the client with a user and its password"
 )
 
-// damageAdvice says what can be done about a damaged replica.
+// damageAdvice says what to do about a damaged replica.
 const damageAdvice = "a partition serves as long as a majority of its replicas is intact; " +
 	"without one, load a dump into a new keyspace"
 
-// wrap turns an error of the router into an *Error.
+// wrap converts an error of the router to an *Error.
 func wrap(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
@@ -279,9 +285,13 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	var parts []string
 	kind := kinds[r.Code]
 	if r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_CLOCKS {
-		kind = kinds[kvpb.ErrorCode_CLOCK_SKEW] // the node has room
+		kind = kinds[kvpb.ErrorCode_CLOCK_SKEW] // the node is not overloaded: a clock is wrong
 	}
 	if r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_TOO_LARGE {
+		kind.advice = "" // the message has it
+	}
+	quota := r.Code == kvpb.ErrorCode_OVERLOADED && r.Why == kvpb.ErrorCause_CAUSE_QUOTA
+	if quota {
 		kind.advice = "" // the message has it
 	}
 	if r.Code == kvpb.ErrorCode_NO_QUORUM && r.Partition == 0 {
@@ -310,11 +320,13 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	if r.Message != "" {
 		parts = append(parts, words(r, e.Advice))
 	}
-	// The lack of a quorum says nothing about the outcome of the write, and is worth reporting
-	// beside it.
+	// The lack of a quorum does not tell the outcome of the write, and is reported in addition.
 	if kind.kind != nil && (!r.OutcomeUnknown || kind.kind == ErrNoQuorum) &&
 		!errors.Is(e, kind.kind) {
 		e.wraps = append(e.wraps, kind.kind)
+		if quota {
+			e.wraps = append(e.wraps, ErrQuota)
+		}
 	}
 	if r.Damaged && !errors.Is(e, ErrCorruption) {
 		e.wraps = append(e.wraps, ErrCorruption)
@@ -326,7 +338,7 @@ func wrap(op, keyspace string, key []byte, err error) error {
 	return e
 }
 
-// boundOf returns the bound that a refused timestamp exceeds.
+// boundOf returns the limit that a refused timestamp exceeds.
 func boundOf(r *route.Error) Timestamp {
 	switch r.Code {
 	case kvpb.ErrorCode_TIMESTAMP_TOO_OLD, kvpb.ErrorCode_TRANSACTION_TOO_OLD,
@@ -336,8 +348,8 @@ func boundOf(r *route.Error) Timestamp {
 	return Timestamp{}
 }
 
-// words returns the message of a route.Error for an Error, which adds the partition, the node and
-// the advice itself.
+// words returns the message of a route.Error for an Error. The Error itself adds the partition, the
+// node and the advice.
 func words(r *route.Error, advice string) string {
 	text := strings.TrimSuffix(r.Message, "; "+advice)
 	if r.Partition != 0 {
@@ -349,7 +361,7 @@ func words(r *route.Error, advice string) string {
 	return text
 }
 
-// causes returns the kinds that follow from a cause.
+// causes returns the kinds for a cause.
 func causes(cause error) []error {
 	var out []error
 	for from, to := range map[error]error{
@@ -380,7 +392,7 @@ func describe(cause error, keyspace string) string {
 	return route.Plain(cause.Error())
 }
 
-// wrapAdmin turns an error of the Cluster service into an *Error.
+// wrapAdmin converts an error of the Cluster service to an *Error.
 func wrapAdmin(op, keyspace string, err error) error {
 	var r *route.Error
 	var done *Error
@@ -415,4 +427,16 @@ func wrapAdmin(op, keyspace string, err error) error {
 		e.wraps = append(e.wraps, ErrUnavailable)
 	}
 	return e
+}
+
+// failureOf says how a call has failed, for its span: without keys, which messages of errors have.
+func failureOf(err error) string {
+	var kind ErrorKind
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &kind):
+		return kind.Error()
+	}
+	return "failed"
 }

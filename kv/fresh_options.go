@@ -10,23 +10,22 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route"
 )
 
-// NearestStaleness is the greatest age of what Nearest reads, beyond the keyspace's ClosedLag,
-// unless MaxStaleness says otherwise.
+// NearestStaleness is the maximum age of the state that Nearest reads, in addition to the
+// keyspace's ClosedLag. MaxStaleness sets another limit.
 const NearestStaleness = 10 * time.Second
 
-// FreshnessOption lets any replica of a partition answer a read, and says how old its answer may
+// FreshnessOption lets any replica of a partition answer a read, and limits how old the answer may
 // be: Nearest, MaxStaleness, AnyStaleness, ReadYourWrites, LinearizableFollower.
 //
-// Replicas that do not lead answer without asking the leader, a second or so in the past: at a
-// timestamp that is closed there, at or below which nothing is written any more. So such a read
-// needs neither a leader nor a connection to it; if it may be older it takes no lock and waits for
-// none. It reads the state at one timestamp in all partitions that it touches: never a part of a
-// transaction, never a mixture.
+// Replicas that do not lead answer without asking the leader, with a state about a second old: they
+// read at a timestamp that is closed at the replica. No write happens at or below a closed
+// timestamp any more. So such a read needs neither a leader nor a connection to it. It reads the
+// state at one timestamp in all partitions that it touches, and never sees a part of a transaction.
 //
-// The replica in the client's zone is asked (Locality), else one in its region, else the one that
-// answers fastest; among equally near replicas each partition has its own. A replica that cannot
-// answer, because it lags behind, has just started, does not respond, or has a transaction's lock
-// in the way, is passed over, and at last the leader answers.
+// The client asks the replica in its zone (Locality), or else one in its region, or else the one
+// that answers fastest. Among equally near replicas, the choice depends on the partition. A replica
+// is passed over if it lags behind, has just started, does not respond, or has a transaction's lock
+// on the data. If no other replica can answer, the leader does.
 type FreshnessOption struct{ apply func(*query) }
 
 func (o FreshnessOption) get(q *query)   { o.apply(q) }
@@ -34,30 +33,32 @@ func (o FreshnessOption) count(q *query) { o.apply(q) }
 func (o FreshnessOption) scan(q *query)  { o.apply(q) }
 func (o FreshnessOption) view(q *query)  { o.apply(q) }
 
-// ViewOption is an option of View: those of FreshnessOption. SnapshotAt takes Nearest.
+// ViewOption is an option of View: the options of FreshnessOption. SnapshotAt accepts Nearest.
 type ViewOption interface{ view(*query) }
 
-// Nearest lets the nearest replica answer, at the latest timestamp that is closed there.
+// Nearest lets the nearest replica answer, at the latest timestamp that is closed at that replica.
 //
-// Its answer is about as old as the keyspace's ClosedLag, a second by default, and at most
-// NearestStaleness older: a replica that has been cut off for longer is passed over. Two reads may
-// be answered by different replicas, and the later one may read an earlier state: only
-// ReadYourWrites never goes back.
+// The answer is about as old as the keyspace's ClosedLag, a second by default, and at most
+// NearestStaleness older: a replica that was cut off for longer is passed over. Two reads may be
+// answered by different replicas, and the later read may see an earlier state. Only ReadYourWrites
+// never goes back in time.
 //
-// Together with At, the nearest replica answers for exactly that timestamp, with the same result
-// whichever replica answers. A replica that has not closed it yet is given a tenth of a second.
+// Together with At, the nearest replica answers for exactly that timestamp. The result is the same
+// whichever replica answers. A replica that has not closed the timestamp yet gets a tenth of a
+// second to do so.
 func Nearest() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.nearest = true }}
 }
 
 // MaxStaleness lets the nearest replica answer that is fresh enough: the read sees every write that
-// was acknowledged longer than d before the call began, whichever clocks the writes and the answer
-// come from. To be sure of that, the client adds twice the maximum clock offset (250 ms by default)
-// to its estimate of the servers' time. So with a bound of a second or less mostly the leader
-// answers, and with one below twice the offset always; from two seconds on any replica that keeps
-// up does.
+// was acknowledged more than d before the call began, whatever the clocks of the servers show. To
+// guarantee that, the client adds twice the maximum clock offset (250 ms by default) to its
+// estimate of the servers' time. So with a limit of a second or less, usually the leader answers.
+// With a limit below twice the offset, the leader always answers. From two seconds on, any replica
+// that keeps up answers.
 //
-// The later of two reads may read an earlier state. With ReadYourWrites both bounds hold.
+// The later of two reads may see an earlier state. With ReadYourWrites in addition, both guarantees
+// hold.
 func MaxStaleness(d time.Duration) FreshnessOption {
 	return FreshnessOption{func(q *query) {
 		q.fresh.within, q.fresh.bounded = d, true
@@ -67,64 +68,62 @@ func MaxStaleness(d time.Duration) FreshnessOption {
 	}}
 }
 
-// AnyStaleness lets the nearest replica answer with what is closed there, however long ago: even a
-// replica that is cut off from all others, while there is no leader. ReadAt says how old the answer
-// is. The later of two reads may read an earlier state.
+// AnyStaleness lets the nearest replica answer with the state that is closed at that replica,
+// however old it is. Even a replica that is cut off from all others answers, while there is no
+// leader. ReadAt reports how old the answer is. The later of two reads may see an earlier state.
 func AnyStaleness() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.any = true }}
 }
 
-// ReadYourWrites lets the nearest replica answer that has all that this client has written and
-// read, with whichever options. Within one client such reads never go back in time: a key is as the
-// client wrote or read it last, or newer. That holds for what one call has returned before another
-// one begins. Writes of other clients are seen about a second later.
+// ReadYourWrites lets the nearest replica answer that has everything that this client has written
+// and read, with any options. Within one client such reads never go back in time: a key is as the
+// client wrote or read it last, or newer. That is true for results that one call has returned
+// before another one begins. Writes of other clients are visible about a second later.
 //
-// Clients pass versions on by Observe: a client that observes the version of another client's write
-// reads that write, too. (Client.Timestamp returns a higher timestamp; for a second after that was
-// observed the leader answers.)
+// Clients pass versions on with Observe: a client that observes the version of another client's
+// write sees that write, too. (Client.Timestamp returns a higher timestamp. For a second after a
+// client has observed such a timestamp, the leader answers.)
 //
-// A replica that lacks something waits for it, for a tenth of a second at most; then the leader
-// answers. So what was written within the last second is mostly read from the leader.
+// A replica that lacks something waits for it, for at most a tenth of a second. Then the leader
+// answers. So data that was written within the last second is usually read from the leader.
 func ReadYourWrites() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.own = true }}
 }
 
 // LinearizableFollower lets the nearest replica answer with the latest state: like a read without
-// options, it sees every write that was acknowledged before the call began. The leader is asked one
-// small question first. So such a read takes no less time than a read from the leader, and depends
-// on the leader as much; it spares the leader the reading, and the network between them the data. A
-// read by pages asks once.
+// options, the read sees every write that was acknowledged before the call began. First, the client
+// asks the leader one small question. So such a read takes at least as long as a read from the
+// leader, and needs the leader. But the leader does not have to read the data, and the data does
+// not travel from the leader to the client. A read in several pages asks the leader once.
 //
-// If the leader is the nearest replica it answers itself; it also does if the replica lags behind
-// by more than a tenth of a second.
+// If the leader is the nearest replica, or if the replica lags behind by more than a tenth of a
+// second, the leader answers.
 func LinearizableFollower() FreshnessOption {
 	return FreshnessOption{func(q *query) { q.fresh.linearizable = true }}
 }
 
-// ReadInfo says at which timestamp a read has read. ReadAt fills it in.
+// ReadInfo reports the timestamp of a read. ReadAt fills it in.
 type ReadInfo struct {
-	// At is the timestamp: the versions at or below it were read. The same read with At gives the
+	// At is the timestamp: the read saw the versions at or below it. The same read with At gives the
 	// same result, from any replica.
 	At Timestamp
-	// Age is how old that was when the read returned: every write that was acknowledged longer ago
-	// is seen. It is never too small: twice the maximum clock offset is added to the clocks'
-	// difference, unless a leader has answered with its latest state. Negative: the time is not
-	// known.
+	// Age is the age of the timestamp when the read returned: every write that was acknowledged longer
+	// ago was seen. It is never too small: it includes twice the maximum clock offset, unless a leader
+	// has answered with its latest state. It is negative if the time is not known.
 	Age time.Duration
-	// Node is the node that answered; 0 if several did.
+	// Node is the node that answered, or 0 if several nodes did.
 	Node uint64
 }
 
-// InfoOption is ReadAt.
+// InfoOption is the type of the option ReadAt.
 type InfoOption struct{ apply func(*query) }
 
 func (o InfoOption) get(q *query)   { o.apply(q) }
 func (o InfoOption) count(q *query) { o.apply(q) }
 func (o InfoOption) scan(q *query)  { o.apply(q) }
 
-// ReadAt makes a read report the timestamp that it has read, and how old that is. It is filled in
-// when Get, BatchGet or Count return without an error, or with ErrNotFound, and in a Scan before
-// the first pair.
+// ReadAt makes a read report its timestamp, and how old that is. Get, BatchGet and Count fill it in
+// when they return without an error, or with ErrNotFound. Scan fills it in before the first pair.
 func ReadAt(to *ReadInfo) InfoOption {
 	return InfoOption{func(q *query) {
 		q.info = to
@@ -134,7 +133,7 @@ func ReadAt(to *ReadInfo) InfoOption {
 	}}
 }
 
-// freshness is what the options of a read require of a replica.
+// freshness has the requirements of a read's options for a replica.
 type freshness struct {
 	nearest, any, own, linearizable bool
 	// bounded is set if within is given.
@@ -142,12 +141,12 @@ type freshness struct {
 	within  time.Duration
 }
 
-// near reports that any replica may answer.
+// near reports whether any replica may answer.
 func (f *freshness) near() bool {
 	return f.nearest || f.any || f.own || f.bounded || f.linearizable
 }
 
-// conflict returns which options contradict each other; "" if none do.
+// conflict returns which options contradict each other. It is empty if none do.
 func (f *freshness) conflict(hasAt bool) string {
 	switch {
 	case hasAt && (f.any || f.own || f.bounded || f.linearizable):
@@ -163,13 +162,13 @@ func (f *freshness) conflict(hasAt bool) string {
 	return ""
 }
 
-// sessionWait is how long a replica waits for what the session has seen.
+// sessionWait is the time for which a replica waits for the data that the session has seen.
 const sessionWait = 100 * time.Millisecond
 
-// followerRead is a linearisable call whose data comes from replicas.
+// followerRead describes a linearisable call whose data comes from replicas.
 var followerRead = &reader.Near{Linearizable: true}
 
-// nearRead begins a call that any replica may answer; nil if only leaders may.
+// nearRead begins a call that any replica may answer. It returns nil if only leaders may answer.
 func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	q *query) (*reader.Near, error) {
 	f := &q.fresh
@@ -209,7 +208,7 @@ func (c *Client) nearRead(ctx context.Context, ks *route.Keyspace,
 	}
 	least := latest.Add(-within)
 	if !least.Less(earliest) {
-		return nil, nil // only the latest state is sure to be so fresh
+		return nil, nil // only the latest state is certain to be fresh enough
 	}
 	n.Near.AtLeast = hlc.Max(n.Near.AtLeast, least)
 	return n, nil

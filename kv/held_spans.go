@@ -13,32 +13,36 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// The next attempts of a transaction lock the keys that it has read and written (contention.go).
-// That does not help with what it has only read: a span into which others put new keys, or a key
-// that others write. So when attempts have failed over that, the next attempts hold everything that
-// the last one has read and not written, in the leaders' memory, before they read it: other writers
-// wait. An attempt that runs to its end that way cannot fail over its reads again.
+// The next attempts of a transaction lock the keys that earlier attempts have read and written
+// (contention.go). That does not help with data that the transaction only reads: a span into which
+// others put new keys, or a key that others write. After several attempts have failed over such
+// data, the next attempts first hold everything that the last attempt has read and not written, in
+// the leaders' memory. Other writers then wait. An attempt that holds all of its reads cannot fail
+// over them again.
 
 const (
-	// holdAfter is the number of attempts that must fail over what they have only read before the
-	// next holds it. An attempt that has held locks for more than a second counts as enough.
+	// holdAfter is the number of attempts that must fail over data which they only read, before the
+	// next attempt holds such data. A failed attempt that has held locks for more than a second is
+	// enough by itself.
 	holdAfter = 2
-	// maxHeld bounds the spans of a keyspace, or of one of its hash partitions, that are held. If
-	// there are more, neighbours are held together with the keys between them.
+	// maxHeld limits the held spans of a keyspace, or of one of its hash partitions. If there are
+	// more, neighbouring spans are held together with the keys between them.
 	maxHeld = 64
 )
 
-// heldSpans is what the next attempts of a transaction hold. The zero heldSpans is empty.
+// heldSpans has the spans that the next attempts of a transaction hold. The zero heldSpans is
+// empty.
 type heldSpans struct {
-	// failures counts the attempts that have failed over what they had only read.
+	// failures counts the attempts that have failed over data which they had only read.
 	failures int
 	// spans are in the order of keyspaces, partitions and keys.
 	spans []committer.Span
-	// anchor is where the record of an attempt was, or would have been; its Key may be empty.
+	// anchor is the key of the record of an attempt, or the key that it would have had. Its Key may be
+	// empty.
 	anchor committer.Key
 }
 
-// note notes a conflict.
+// note processes a conflict.
 func (h *heldSpans) note(t *Txn, err *Error) {
 	if err == nil || !errors.Is(err, ErrConflict) || committer.LeaderChanged(t.cause) ||
 		!t.failedOverRead(err) {
@@ -49,18 +53,18 @@ func (h *heldSpans) note(t *Txn, err *Error) {
 	}
 	h.failures++
 	if h.failures < holdAfter && !t.transaction.Long() {
-		return // an attempt that took long must not fail once more
+		return // an attempt that took long must not fail again
 	}
 	spans := t.readOnly()
 	if !t.ended || t.rolledBack {
-		// The attempt would have read more.
+		// The attempt would have read more, so the spans of earlier attempts are kept.
 		spans = append(spans, h.spans...)
 	}
 	h.spans = condenseSpans(spans)
 }
 
-// failedOverRead reports that a conflict is over something else than a key that the transaction has
-// both read and written; such a key is locked the next time.
+// failedOverRead reports whether a conflict is over something other than a key that the transaction
+// has both read and written. Such a key is locked by the next attempt.
 func (t *Txn) failedOverRead(err *Error) bool {
 	if len(err.Key) == 0 {
 		return true
@@ -76,7 +80,8 @@ func (t *Txn) failedOverRead(err *Error) bool {
 	return !read && !t.set.IsLocked(ks.ID, err.Key)
 }
 
-// readOnly returns what the transaction has read and not written, and what it was about to scan.
+// readOnly returns the keys and spans that the transaction has read and not written, and the rest
+// of the spans that it was scanning.
 func (t *Txn) readOnly() []committer.Span {
 	all := t.set.All()
 	spans := all.Spans
@@ -103,8 +108,8 @@ func (t *Txn) readOnly() []committer.Span {
 	return spans
 }
 
-// condenseSpans covers ordered spans with at most maxHeld spans for each hash partition, and for
-// each keyspace.
+// condenseSpans covers ordered spans by at most maxHeld spans for each hash partition and each
+// keyspace.
 func condenseSpans(spans []committer.Span) (out []committer.Span) {
 	type place struct {
 		keyspace keys.KeyspaceID
@@ -130,7 +135,8 @@ func condenseSpans(spans []committer.Span) (out []committer.Span) {
 	return out
 }
 
-// holdAhead holds, before the first read, what earlier attempts have failed over. It runs once.
+// holdAhead holds, before the first read, the spans over which earlier attempts have failed. It
+// runs once.
 func (t *Txn) holdAhead(ctx context.Context) error {
 	if t.heldAhead || len(t.held.spans) == 0 {
 		return nil
@@ -140,7 +146,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	defer cancel()
 	table := t.client.conn.Sender.Table()
 	spans := slices.DeleteFunc(slices.Clone(t.held.spans), func(s committer.Span) bool {
-		return table.KeyspaceByID(s.Keyspace) == nil // dropped, which the function will find
+		return table.KeyspaceByID(s.Keyspace) == nil // dropped: the function will find that
 	})
 	if len(spans) == 0 {
 		return nil
@@ -169,7 +175,7 @@ func (t *Txn) holdAhead(ctx context.Context) error {
 	return nil
 }
 
-// holds reports that a key lies in the spans that the transaction holds.
+// holds reports whether a key lies in the spans that the transaction holds.
 func (t *Txn) holds(ks *route.Keyspace, key []byte) bool {
 	return slices.ContainsFunc(t.holding, func(s committer.Span) bool {
 		return s.Keyspace == ks.ID && s.Contains(key) &&

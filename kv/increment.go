@@ -8,17 +8,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Increment adds to the number that a key holds, and returns the sum and its version. A number is a
-// value like "42" or "-7": the decimal digits of an int64 as text, so that Put can write it, and
-// strconv.ParseInt reads what Get returns. A key without a value holds 0, and by may be negative.
-// Increment takes effect at most once, however often the client has to send it.
+// Increment adds to the number in a key, and returns the sum and its version. A number is a value
+// such as "42" or "-7": the decimal digits of an int64 as text. So Put can write it, and
+// strconv.ParseInt can parse the result of Get. A key without a value counts as 0. `by` may be
+// negative. Increment takes effect at most once, however often the client has to send it.
 //
-// The sum expires as the options, or the keyspace, say, whatever the expiry of the number before
-// it.
+// The expiry of the sum comes from the options or the keyspace. The expiry of the number before is
+// not kept.
 //
-// A key that holds something else, and a sum that does not fit into an int64, fail with
-// ErrInvalidArgument and change nothing. If a transaction has locked the key, Increment waits until
-// ctx ends: ErrConflict.
+// If the key has a value that is not a number, or if the sum does not fit into an int64, Increment
+// fails with ErrInvalidArgument and changes nothing. If a transaction has locked the key, Increment
+// waits until ctx ends, and then fails with ErrConflict.
 func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64,
 	options ...WriteOption) (int64, Timestamp, error) {
 	const op = "increment"
@@ -36,9 +36,9 @@ func (k *Keyspace) Increment(ctx context.Context, key []byte, by int64,
 	return r.GetValue(), fromWire(r.GetVersion()), nil
 }
 
-// Increment is Keyspace.Increment inside the transaction: it reads the key as GetForUpdate does, so
-// that transactions that count the same thing take turns, and writes the sum with the commit. When
-// it fails with ErrInvalidArgument the transaction can go on without it.
+// Increment does the same as Keyspace.Increment inside the transaction: it reads the key as
+// GetForUpdate does, so that transactions with the same counter take turns, and writes the sum with
+// the commit. If it fails with ErrInvalidArgument, the transaction can continue without it.
 func (t *Txn) Increment(ctx context.Context, ks *Keyspace, key []byte, by int64,
 	options ...WriteOption) (int64, error) {
 	const op = "increment"

@@ -15,29 +15,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Keyspace is a handle on a keyspace. It is cheap, needs no closing, and is found by name with
-// every call: if the keyspace is dropped, calls fail with ErrKeyspaceNotFound.
+// Keyspace is a handle on a keyspace. It is cheap and needs no closing. Every call looks up the
+// keyspace by name: if the keyspace is dropped, calls fail with ErrKeyspaceNotFound.
 type Keyspace struct {
 	client *Client
 	name   string
 }
 
-// Keyspace returns a handle. Whether the keyspace exists shows with the first call
-// (ErrKeyspaceNotFound).
+// Keyspace returns a handle. It does not check whether the keyspace exists: the first call fails
+// with ErrKeyspaceNotFound if it does not.
 func (c *Client) Keyspace(name string) *Keyspace {
-	// So that its partitions are likely to be known at the first call.
+	// The partitions are requested now, so that they are probably known at the first call.
 	if ks := c.conn.Sender.Table().KeyspaceByName(name); ks != nil {
 		c.conn.Sender.Subscribe(ks)
 	}
 	return &Keyspace{client: c, name: name}
 }
 
-// Name is the keyspace's name.
+// Name returns the keyspace's name.
 func (k *Keyspace) Name() string { return k.name }
 
-// Get returns the value of a key: the latest (linearisable), or with At an earlier one. With
-// Nearest, MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with the state that
-// it has; with LinearizableFollower with the latest. ErrNotFound if there is no value.
+// Get returns the value of a key. The value is the latest one (linearisable), or with At an earlier
+// one. With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites any replica may answer, with its
+// own state. With LinearizableFollower any replica may answer, with the latest state. Get fails
+// with ErrNotFound if there is no value.
 func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (Pair, error) {
 	const op = "get"
 	var q query
@@ -69,7 +70,7 @@ func (k *Keyspace) Get(ctx context.Context, key []byte, options ...GetOption) (P
 		Expires: expiryOf(r.Expires)}, nil
 }
 
-// get reads a key. If n is not nil any replica may answer. It also returns the timestamp of the
+// get reads a key. If n is not nil, any replica may answer. It also returns the timestamp of the
 // read.
 func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *query,
 	n *reader.Near) (route.Answer, error) {
@@ -83,7 +84,7 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 	if q.info != nil && !q.HasAt {
 		call.Prepare = route.PreparerFunc(func(_ *route.Partition, l route.Leader) error {
 			get.Context = nil
-			if l.Term != 0 { // with a context, a leader reports at which timestamp it has read
+			if l.Term != 0 { // for a request with a context, a leader reports the timestamp of the read
 				get.Context = &kvpb.ReadContext{Movable: true}
 			}
 			return nil
@@ -103,7 +104,7 @@ func (k *Keyspace) get(ctx context.Context, ks *route.Keyspace, key []byte, q *q
 	return answer, nil
 }
 
-// Put writes the value of a key and returns its version.
+// Put writes the value of a key and returns the version of the value.
 func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteOption) (Timestamp,
 	error) {
 	const op = "put"
@@ -119,7 +120,7 @@ func (k *Keyspace) Put(ctx context.Context, key, value []byte, options ...WriteO
 	return fromWire(answer.GetPut().GetVersion()), nil
 }
 
-// Delete deletes the value of a key and reports whether there was one.
+// Delete deletes the value of a key and reports whether the key had a value.
 func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err error) {
 	const op = "delete"
 	if err := k.check(op, key, nil, ""); err != nil {
@@ -133,7 +134,7 @@ func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err er
 	return answer.GetDelete().GetExisted(), nil
 }
 
-// check validates what a call was given before anything is sent.
+// check validates the arguments of a call before anything is sent.
 func (k *Keyspace) check(op string, key, value []byte, bad string) error {
 	if err := keys.ValidateUserKey(key); err != nil {
 		return invalid(op, k.name, nil, "%v", err)
@@ -164,7 +165,7 @@ func (k *Keyspace) one(ctx context.Context, op string, key []byte, write bool,
 	return answer, nil
 }
 
-// resolve finds the keyspace.
+// resolve looks up the keyspace.
 func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, error) {
 	ks, err := k.client.conn.Resolve(ctx, k.name)
 	if err != nil && k.name == "" {
@@ -173,7 +174,8 @@ func (k *Keyspace) resolve(ctx context.Context, op string) (*route.Keyspace, err
 	return ks, wrapAdmin(op, k.name, err)
 }
 
-// isCode reports whether an error is a node's answer of that code, and its timestamp.
+// isCode reports whether an error is a node's answer with a code, and returns the timestamp in the
+// answer.
 func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	if err == nil {
 		return Timestamp{}, false
@@ -185,14 +187,14 @@ func isCode(err error, code kvpb.ErrorCode) (Timestamp, bool) {
 	return Timestamp{}, false
 }
 
-// reader returns the keyspace in the form of package reader.
+// reader converts the keyspace to the form of package reader.
 func (k *Keyspace) reader(ks *route.Keyspace) reader.Keyspace {
 	return reader.Keyspace{Conn: k.client.conn, ID: ks.ID, Hashed: ks.Hashed()}
 }
 
-// PartitionOf returns the id of the partition that holds the key at present, as far as the client
-// knows. A Batch of keys with the same id is one request, unless the partition splits before. It
-// asks the cluster only if the client does not know the partition yet.
+// PartitionOf returns the id of the partition that holds the key, according to the client's present
+// knowledge. A Batch of keys with the same id is one request, unless the partition splits before.
+// It asks the cluster only if the client does not know the partition yet.
 func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) {
 	const op = "locate"
 	s := k.client.conn.Sender
@@ -211,8 +213,8 @@ func (k *Keyspace) PartitionOf(ctx context.Context, key []byte) (uint64, error) 
 		return 0, err
 	}
 	for {
-		// Without a gap in the table every key lies in exactly one partition; one that changed
-		// meanwhile is asked for again.
+		// In a table without gaps, every key lies in exactly one partition. If the partition changed
+		// meanwhile, the loop asks again.
 		parts, err := s.PartitionsOf(ctx, ks.ID, keys.Span{})
 		if err != nil {
 			return 0, wrap(op, k.name, key, err)
@@ -236,10 +238,11 @@ type Pair struct {
 	Value []byte
 	// Version is the timestamp of the write; zero if the key has no value.
 	Version Timestamp
-	// Expires is when the value expires: a read at or above that time does not find it. Zero:
-	// never, or the transaction itself has written the value, and its expiry is not known before
-	// the commit. In pairs for BatchPut and Load, zero leaves the expiry to the options of the
-	// call, and Forever means that the value does not expire.
+	// Expires is the time at which the value expires: a read at or above that time does not find the
+	// value. It is zero if the value does not expire. It is also zero if the transaction itself has
+	// written the value, because the expiry is not known before the commit. In pairs for BatchPut and
+	// Load, zero means that the options of the call set the expiry, and Forever means that the value
+	// does not expire.
 	Expires time.Time
 }
 
@@ -247,12 +250,12 @@ type Pair struct {
 // may have none.
 func (p Pair) Exists() bool { return !p.Version.IsZero() }
 
-// clone copies and keeps nil.
+// clone copies a slice. A nil slice stays nil.
 func clone(b []byte) []byte { return bytes.Clone(b) }
 
-// pairOf copies a row out of the message that brought it, so that a kept pair does not keep the
-// message; with one allocation, and capacities that prevent an append to one slice from overwriting
-// the other. A row without a version has no value.
+// pairOf copies a row out of the message with the answer, so that a pair that the caller keeps does
+// not keep the message in memory. It makes one allocation, and limits the capacities so that an
+// append to one slice cannot overwrite the other. A row without a version has no value.
 func pairOf(p *wire.Row) Pair {
 	if p.Version.IsZero() {
 		return Pair{Key: clone(p.Key)}
@@ -264,8 +267,8 @@ func pairOf(p *wire.Row) Pair {
 	return Pair{Key: buf[:k:k], Value: buf[k:n:n], Version: p.Version, Expires: expiryOf(p.Expires)}
 }
 
-// owned copies a value out of the message that brought it. It is never nil: an empty value is a
-// value.
+// owned copies a value out of the message with the answer. It never returns nil, because an empty
+// value is a value.
 func owned(value []byte) []byte {
 	out := make([]byte, len(value))
 	copy(out, value)

@@ -12,21 +12,22 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// DefaultHashPartitions is the number of partitions that "hash" stands for in ParsePartitioning. A
-// keyspace for which neither Hash nor Range is given is a range keyspace of one partition.
+// DefaultHashPartitions is the number of partitions for "hash" in ParsePartitioning. A keyspace
+// without the options Hash and Range is a range keyspace with one partition.
 const DefaultHashPartitions = 32
 
 // KeyspaceOption is an option of CreateKeyspace and CreateKeyspaceIfMissing: Hash, Range, Replicas,
 // PlaceReplicas, PreferLeaders, GCWindow, CommitWait, MaxTransactionAge, MaxTransactionIdle,
-// SplitSize, MergeSize, AutoSplit, DefaultTTL.
+// SplitSize, MergeSize, AutoSplit, DefaultTTL, QuotaBytes, QuotaRequests, QuotaThroughput.
 type KeyspaceOption interface{ create(*keyspaceSettings) }
 
 // AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders,
-// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL.
+// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL, QuotaBytes,
+// QuotaRequests, QuotaThroughput.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
-// keyspaceSettings are the sum of the options of a keyspace. A zero field leaves the cluster's
-// default, or the present setting.
+// keyspaceSettings collects the options of a keyspace. A zero field means the cluster's default, or
+// the present setting.
 type keyspaceSettings struct {
 	// hashPartitions is 0 for a range keyspace.
 	hashPartitions  int
@@ -43,6 +44,7 @@ type keyspaceSettings struct {
 	noAuto               *bool
 	// defaultTTL is in milliseconds; nil if it is not given.
 	defaultTTL *uint64
+	quotas     quotaSettings
 	// bad is the error of the first invalid option.
 	bad error
 }
@@ -54,7 +56,7 @@ func (s *keyspaceSettings) refuse(format string, args ...any) {
 }
 
 func newKeyspaceSettings(options []KeyspaceOption) *keyspaceSettings {
-	s := &keyspaceSettings{} // of one range partition, which splits by itself
+	s := &keyspaceSettings{} // a range keyspace with one partition, which splits automatically
 	for _, o := range options {
 		o.create(s)
 	}
@@ -96,6 +98,7 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 	if s.defaultTTL != nil {
 		r.DefaultTtlMillis = *s.defaultTTL
 	}
+	s.quotas.create(r)
 	r.NoAuto = s.noAuto != nil && *s.noAuto
 	if s.leaders != nil {
 		r.Leaders = *s.leaders
@@ -106,14 +109,14 @@ func (s *keyspaceSettings) request(name string) *clusterpb.CreateKeyspaceRequest
 	return r
 }
 
-// keyspaceOption is an option of a new keyspace alone.
+// keyspaceOption is an option that is only for a new keyspace.
 type keyspaceOption func(*keyspaceSettings)
 
 func (o keyspaceOption) create(s *keyspaceSettings) { o(s) }
 
-// Hash spreads the keys over n partitions (1 to 16384) by their hash: even load, whatever the keys;
-// scans visit all partitions. n never changes; partitions that grow split into several with the
-// same of the n numbers.
+// Hash spreads the keys over n partitions (1 to 16384) by their hash. The load is even for any
+// keys, but scans visit all partitions. n never changes. A partition that grows splits into several
+// partitions with the same hash number.
 func Hash(n int) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		if n < 1 || n > keys.MaxHashPartitions {
@@ -124,8 +127,8 @@ func Hash(n int) KeyspaceOption {
 }
 
 // Range keeps the keys in order: scans of neighbouring keys visit few partitions. The keyspace
-// begins with one partition, or is split at the given keys, which must be ascending; each is the
-// first key of its partition.
+// begins with one partition, or is split at the given keys, which must be ascending. Each given key
+// is the first key of its partition.
 func Range(splitAt ...[]byte) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		for i, key := range splitAt {
@@ -141,35 +144,35 @@ func Range(splitAt ...[]byte) KeyspaceOption {
 	})
 }
 
-// PlacementOption sets how many replicas a keyspace has and where they are, when it is created or
-// altered.
+// PlacementOption sets the number and the placement of a keyspace's replicas, when the keyspace is
+// created or altered.
 type PlacementOption func(*keyspaceSettings)
 
 func (o PlacementOption) create(s *keyspaceSettings) { o(s) }
 func (o PlacementOption) alter(s *keyspaceSettings)  { o(s) }
 
-// PlaceReplicas sets where replicas have to be. Rules are separated by commas; each names a region,
-// a zone or a tag of nodes, or several joined with "+", and after a colon the number of replicas
-// that it is for; without a number it is for all:
+// PlaceReplicas sets where replicas have to be. Rules are separated by commas. Each rule names a
+// region, a zone or a tag of nodes, or several joined with "+". After a colon comes the number of
+// replicas that the rule is for. A rule without a number is for all replicas:
 //
 //	"region=eu:2,region=us:1"   two in eu and one in us
 //	"disk=ssd"                  all on nodes with that tag
 //	"zone!=z3"                  none in z3
 //
-// Empty: anywhere. A rule with a number gives way to a repair: where no node satisfies it, a
-// replica elsewhere is better than none.
+// An empty text allows any node. A rule with a number may be violated by a repair: if no node
+// satisfies the rule, a replica on another node is better than no replica.
 func PlaceReplicas(rules string) PlacementOption {
 	return func(s *keyspaceSettings) { s.placement = &rules }
 }
 
 // PreferLeaders sets where leaders should be, if a replica there can lead: a region, a zone or a
-// tag of nodes, or several joined with "+", as in "region=eu". Empty: anywhere.
+// tag of nodes, or several joined with "+", as in "region=eu". An empty text means no preference.
 func PreferLeaders(where string) PlacementOption {
 	return func(s *keyspaceSettings) { s.leaders = &where }
 }
 
-// Replicas sets the number of copies, on as many nodes: 1, 3 or 5. The cluster's default is 3. When
-// it is altered, replicas are added or removed while the keyspace is used.
+// Replicas sets the number of replicas, each on another node: 1, 3 or 5. The cluster's default is
+// 3. When the number is altered, replicas are added or removed while the keyspace is in use.
 func Replicas(n int) PlacementOption {
 	return PlacementOption(func(s *keyspaceSettings) {
 		if n != 1 && n != 3 && n != 5 {
@@ -179,32 +182,32 @@ func Replicas(n int) PlacementOption {
 	})
 }
 
-// SizeOption sets the size of the partitions of a keyspace, when it is created or altered.
+// SizeOption sets the sizes of a keyspace's partitions, when the keyspace is created or altered.
 type SizeOption func(*keyspaceSettings)
 
 func (o SizeOption) create(s *keyspaceSettings) { o(s) }
 func (o SizeOption) alter(s *keyspaceSettings)  { o(s) }
 
-// SplitSize is the size from which a partition splits, in bytes: at least a mebibyte; 0 is the
-// default of 256 MiB.
+// SplitSize sets the size above which a partition splits, in bytes. The minimum is one mebibyte. 0
+// means the default of 256 MiB.
 func SplitSize(bytes uint64) SizeOption {
 	return func(s *keyspaceSettings) { s.splitSize = &bytes }
 }
 
-// MergeSize is the size below which two neighbouring partitions together merge, in bytes: at most
-// half of SplitSize; 0 is the default, 64 MiB or a quarter of SplitSize.
+// MergeSize sets the total size below which two neighbouring partitions merge, in bytes. The
+// maximum is half of SplitSize. 0 means the default: 64 MiB or a quarter of SplitSize.
 func MergeSize(bytes uint64) SizeOption {
 	return func(s *keyspaceSettings) { s.mergeSize = &bytes }
 }
 
-// AutoSplit sets whether partitions split and merge by themselves, which is the default, or only on
+// AutoSplit sets whether partitions split and merge automatically, which is the default, or only on
 // request.
 func AutoSplit(on bool) SizeOption {
 	return func(s *keyspaceSettings) { s.noAuto = new(bool); *s.noAuto = !on }
 }
 
-// GCWindow is how long earlier versions can be read, in whole seconds; the cluster's default is an
-// hour.
+// GCWindow sets how long earlier versions can be read, in whole seconds. The cluster's default is
+// an hour.
 func GCWindow(d time.Duration) KeyspaceOption {
 	return keyspaceOption(func(s *keyspaceSettings) {
 		if d < time.Second {
@@ -220,9 +223,9 @@ type ClosedLagOption func(*keyspaceSettings)
 func (o ClosedLagOption) create(s *keyspaceSettings) { o(s) }
 func (o ClosedLagOption) alter(s *keyspaceSettings)  { o(s) }
 
-// ClosedLag is how far behind the present replicas that do not lead can be read: 50 ms to an hour,
-// in whole milliseconds; the default is a second. Transactions that take longer than that may have
-// to commit at a later timestamp, which may make them run again.
+// ClosedLag sets how far behind the present replicas that do not lead can be read: 50 ms to an
+// hour, in whole milliseconds. The default is a second. A transaction that takes longer than that
+// may have to commit at a later timestamp, and then may have to run again.
 func ClosedLag(d time.Duration) ClosedLagOption {
 	return func(s *keyspaceSettings) {
 		if d < 50*time.Millisecond || d > time.Hour {
@@ -238,17 +241,19 @@ type CommitWaitOption struct{}
 func (CommitWaitOption) create(s *keyspaceSettings) { s.commitWait = true }
 func (CommitWaitOption) txn(o *txnOptions)          { o.commitWait = true }
 
-// CommitWait of a transaction makes Commit return only when every clock of the cluster has passed
-// the commit timestamp, so that whatever begins anywhere afterwards, on whatever client, gets a
-// later timestamp. No read shows the transaction before that either. Without it that holds for
-// every key, and for all that one client, or clients that pass on their Timestamp, do.
+// CommitWait for a transaction makes Commit return only when every clock of the cluster has passed
+// the commit timestamp. So every transaction that begins afterwards, on any client, gets a later
+// timestamp. No read shows the transaction before that either. Without CommitWait, that is
+// guaranteed for transactions with a common key, and for all operations of one client, or of
+// clients that pass on their Timestamp.
 //
-// CommitWait of a keyspace does so for every write to it, even a single one such as Put. A
-// transaction that writes to other keyspaces too waits as a whole. If all keyspaces that clients
-// use together have it, their operations are strictly serialisable. It cannot be changed later.
+// CommitWait for a keyspace does the same for every write to the keyspace, even a single one such
+// as Put. A transaction that also writes to other keyspaces waits as a whole. If all keyspaces that
+// clients use together have it, their operations are strictly serialisable. The setting cannot be
+// changed later.
 func CommitWait() CommitWaitOption { return CommitWaitOption{} }
 
-// LimitOption is a limit of a keyspace for transactions, when it is created or altered.
+// LimitOption is a limit of a keyspace for transactions, when the keyspace is created or altered.
 type LimitOption struct {
 	what  string
 	limit time.Duration
@@ -265,31 +270,114 @@ func (o LimitOption) alter(s *keyspaceSettings) {
 	*o.of(s) = o.limit
 }
 
-// MaxTransactionAge is the time since the beginning of its attempt for which a transaction may hold
-// locks of the keyspace: then it is aborted, so that others get them. From a second to a week; the
-// default is an hour. A change also applies to running transactions, as soon as the nodes have
-// heard of it.
+// MaxTransactionAge is the maximum time, from the beginning of an attempt, for which a transaction
+// may hold locks of the keyspace. After that the transaction is aborted, so that others get the
+// locks. It is from a second to a week. The default is an hour. A change also applies to running
+// transactions, as soon as the nodes know of the change.
 func MaxTransactionAge(d time.Duration) LimitOption {
 	return LimitOption{"age", d, func(s *keyspaceSettings) *time.Duration { return &s.maxAge }}
 }
 
-// MaxTransactionIdle is how long a transaction may hold locks of the keyspace while the application
-// makes no call in it, though the client lives: then it is aborted. From a second to a week; the
-// default is two minutes. A limit that is no less than MaxTransactionAge has no effect. A change
-// also applies to running transactions, as soon as the nodes have heard of it.
+// MaxTransactionIdle is the maximum time for which a transaction may hold locks of the keyspace
+// while the application makes no call in it, even if the client is alive. After that the
+// transaction is aborted. It is from a second to a week. The default is two minutes. A limit that
+// is not less than MaxTransactionAge has no effect. A change also applies to running transactions,
+// as soon as the nodes know of the change.
 func MaxTransactionIdle(d time.Duration) LimitOption {
 	return LimitOption{"idle time", d, func(s *keyspaceSettings) *time.Duration { return &s.maxIdle }}
 }
 
-// ParsePartitioning reads the partitioning of a keyspace in the form of a flag or a configuration
+// QuotaOption sets a quota of a keyspace when the keyspace is created or altered.
+type QuotaOption func(*keyspaceSettings)
+
+func (o QuotaOption) create(s *keyspaceSettings) { o(s) }
+func (o QuotaOption) alter(s *keyspaceSettings)  { o(s) }
+
+// QuotaBytes limits the bytes of the keyspace, history included. The bytes are counted once, not
+// for each replica. 0 means no quota. At the quota, writes that add data are refused with ErrQuota;
+// reads and deletions still work. The check uses sizes that are some seconds old. A deletion
+// reduces the size only after the garbage of the GC window has been collected.
+func QuotaBytes(n uint64) QuotaOption {
+	return func(s *keyspaceSettings) { s.quotas.bytes = &n }
+}
+
+// QuotaRequests limits the requests for the keyspace that clients may send to all nodes together in
+// a second. 0 means no quota. A request counts as one, however many keys it has. Requests beyond
+// the quota wait in the client until the quota admits them, or fail with ErrQuota when their
+// context ends.
+func QuotaRequests(n uint64) QuotaOption {
+	return func(s *keyspaceSettings) { s.quotas.requests = &n }
+}
+
+// QuotaThroughput limits the bytes of requests and their answers, to and from all nodes together,
+// in a second. The least is 1 KiB. 0 means no quota. Otherwise it is like QuotaRequests.
+func QuotaThroughput(n uint64) QuotaOption {
+	return func(s *keyspaceSettings) { s.quotas.throughput = &n }
+}
+
+// quotaSettings has the quotas that the options of a keyspace set. A quota that no option sets is
+// nil.
+type quotaSettings struct{ bytes, requests, throughput *uint64 }
+
+// create adds the quotas to the request for a new keyspace.
+func (q *quotaSettings) create(r *clusterpb.CreateKeyspaceRequest) {
+	given := func(n *uint64) uint64 {
+		if n == nil {
+			return 0
+		}
+		return *n
+	}
+	r.QuotaBytes, r.QuotaRequestsPerSecond = given(q.bytes), given(q.requests)
+	r.QuotaBytesPerSecond = given(q.throughput)
+}
+
+// differs describes the first quota of a keyspace that differs from a given quota. The text is
+// empty if no quota differs.
+func (q *quotaSettings) differs(k *clusterpb.Keyspace) string {
+	for _, x := range []struct {
+		what string
+		has  uint64
+		want *uint64
+		text func(uint64) string
+	}{
+		{"stored bytes", k.GetQuotaBytes(), q.bytes, keys.SizeText},
+		{"requests a second", k.GetQuotaRequestsPerSecond(), q.requests,
+			func(n uint64) string { return fmt.Sprint(n) }},
+		{"bytes a second", k.GetQuotaBytesPerSecond(), q.throughput, keys.SizeText},
+	} {
+		if x.want == nil || x.has == *x.want {
+			continue
+		}
+		text := func(n uint64) string {
+			if n == 0 {
+				return "none"
+			}
+			return x.text(n)
+		}
+		return fmt.Sprintf("a quota of %s of %s instead of %s", x.what, text(x.has), text(*x.want))
+	}
+	return ""
+}
+
+// ignored returns an error if the core has ignored the quotas of a request, as a core of an earlier
+// release does. k is the keyspace in the core's answer.
+func (q *quotaSettings) ignored(op, name string, k *clusterpb.Keyspace) error {
+	if q.differs(k) == "" {
+		return nil
+	}
+	return invalid(op, name, nil, "the core runs a release that knows no quotas, and has set none; "+
+		"upgrade all servers first")
+}
+
+// ParsePartitioning parses the partitioning of a keyspace in the form of a flag or a configuration
 // file:
 //
 //	"hash:8"   spread over 8 partitions by hash
 //	"hash"     the same, with DefaultHashPartitions
 //	"range"    in key order, in one partition, or split at the given keys
 //
-// The result is an option for CreateKeyspace: what Hash or Range would return. Split points go with
-// "range" only, and have to be ascending.
+// The result is an option for CreateKeyspace, as Hash or Range returns it. Split points are allowed
+// with "range" only, and have to be ascending.
 func ParsePartitioning(text string, splitAt ...[]byte) (KeyspaceOption, error) {
 	kind, count, counted := strings.Cut(text, ":")
 	switch {

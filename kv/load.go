@@ -13,8 +13,8 @@ import (
 // LoadStage is a stage of a load.
 type LoadStage string
 
-// The stages of a load, in their order. Without Presplit its stages are left out; so is the sort of
-// records that come in order.
+// The stages of a load, in their order. Without Presplit, its stages do not occur. Records that
+// come in order are not sorted.
 const (
 	// LoadReading: the records are read, and sorted as far as they fit into memory.
 	LoadReading LoadStage = "read"
@@ -28,8 +28,8 @@ const (
 	LoadWriting LoadStage = "write"
 )
 
-// LoadProgress is the progress of a load: in records, or in the stages of Presplit in partitions.
-// Total is 0 if it is not known.
+// LoadProgress is the progress of a load, in records. In the stages of Presplit it is in
+// partitions. Total is 0 if it is not known.
 type LoadProgress struct {
 	Stage       LoadStage
 	Done, Total uint64
@@ -37,25 +37,25 @@ type LoadProgress struct {
 
 // Loaded is the result of a load.
 type Loaded struct {
-	// Records counts the records that were read, Replaced those that a later record of the same key
-	// replaced. Bytes is the total size of keys and values.
+	// Records counts the records that were read. Replaced counts the records that a later record of
+	// the same key replaced. Bytes is the total size of keys and values.
 	Records, Replaced, Bytes uint64
-	// Written counts the records that are certainly written, Present those that were there before
-	// with the same value. Expired counts those of Records that had expired when they were read, by
+	// Written counts the records that are certainly written. Present counts the records that existed
+	// before with the same value. Expired counts the records that had expired when they were read, by
 	// the clock of this process: their keys have no value afterwards.
 	Written, Present, Expired uint64
-	// InOrder is set if the records came in the order of their keys, and were not sorted. Spilled
-	// is the number of bytes that went to a temporary file to be sorted.
+	// InOrder is set if the records came in the order of their keys, and were not sorted. Spilled is
+	// the number of bytes that were written to a temporary file for the sort.
 	InOrder bool
 	Spilled uint64
-	// Splits counts the partitions that Presplit has split off, of Planned. Notes say in words what
-	// it could not do.
+	// Splits is the number of partitions that Presplit has split off. Planned is the number that it
+	// wanted to split off. Notes describe what it could not do.
 	Splits, Planned int
 	Notes           []string
 }
 
 // LoadOption is an option of Load: Presplit, ReadOnce, LoadMemory, LoadDirectory, OnLoadProgress;
-// or TTL, NoTTL, which set how long loaded values live whose Expires is not set.
+// or TTL, NoTTL, which set the lifetime of records without Expires.
 type LoadOption interface{ load(*loadSettings) }
 
 type loadOption func(*loadSettings)
@@ -70,50 +70,51 @@ type loadSettings struct {
 	progress       func(LoadProgress)
 }
 
-// DefaultLoadMemory bounds the memory in which a load sorts.
+// DefaultLoadMemory is the default limit of the memory for the sort of a load.
 const DefaultLoadMemory = 256 << 20
 
 // Presplit splits partitions and spreads them over the nodes before anything is written, so that
-// each gets about half of the size at which it would split by itself.
+// each partition gets about half of the size at which it would split.
 func Presplit() LoadOption { return loadOption(func(s *loadSettings) { s.presplit = true }) }
 
-// ReadOnce means that the records can be read only once, like those of a pipe. Records that do not
+// ReadOnce says that the records can be read only once, like those of a pipe. Records that do not
 // fit into memory then go to a temporary file, even if they are in order.
 func ReadOnce() LoadOption { return loadOption(func(s *loadSettings) { s.once = true }) }
 
-// LoadMemory bounds the memory in which a load sorts, 16 MiB at least; up to 64 MiB of blocks on
-// their way come in addition. The default is DefaultLoadMemory.
+// LoadMemory limits the memory for the sort. The minimum is 16 MiB. Up to 64 MiB of blocks that are
+// being sent come in addition. The default is DefaultLoadMemory.
 func LoadMemory(bytes int) LoadOption {
 	return loadOption(func(s *loadSettings) { s.memory = bytes })
 }
 
-// LoadDirectory is where the temporary file is made, if one is needed. The default is the system's
-// directory for such files.
+// LoadDirectory sets the directory for the temporary file, if one is needed. The default is the
+// system's directory for temporary files.
 func LoadDirectory(dir string) LoadOption {
 	return loadOption(func(s *loadSettings) { s.dir = dir })
 }
 
-// OnLoadProgress sets a function that is called now and then, never twice at the same time.
+// OnLoadProgress sets a function that is called from time to time, and never concurrently.
 func OnLoadProgress(f func(LoadProgress)) LoadOption {
 	return loadOption(func(s *loadSettings) { s.progress = f })
 }
 
-// Load writes many records, much faster than puts. records returns them, in any order; of records
-// with the same key the last one counts. It is called once or twice, with ReadOnce once; it may
-// reuse the memory of a pair for the next one.
+// Load writes many records, much faster than single puts. records returns the records, in any
+// order. If several records have the same key, the last one counts. records is called once or
+// twice, and with ReadOnce once. It may reuse the memory of a pair for the next one.
 //
-// A record whose Expires is set lives until then; if that is in the past, its key has no value
+// A record with Expires lives until that time. If the time is in the past, the key has no value
 // afterwards.
 //
-// The records are sorted, and written in blocks of a few megabytes. Each block is atomic, at one
-// timestamp; the load as a whole is not. A record is not written again if its key has the same
-// value with the same expiry already. If the options or the keyspace set the lifetime of the
-// record, it is enough that at least half of that time is left, and not more than all of it. So a
-// load that ends early, with its context, an error or the process, is repeated as a whole: present
-// records are only compared. After an error Loaded says what is certainly written.
+// The records are sorted, and written in blocks of a few megabytes. Each block is atomic and has
+// one timestamp. The load as a whole is not atomic. A record is not written again if its key has
+// the same value with the same expiry already. If the options or the keyspace set the lifetime of
+// the record, its remaining lifetime may be between half of the lifetime and the whole of it. So a
+// load that ended early, because of its context, an error or the end of the process, can be
+// repeated as a whole: existing records are only compared. After an error, Loaded counts the
+// records that are certainly written.
 //
-// It is a write like others: transactions and reads at earlier timestamps see nothing of it, and it
-// waits for locks. While a block is on its way to the log, other writes of its partition wait.
+// A load is a write like others: transactions and reads at earlier timestamps do not see it, and it
+// waits for locks. While a block is being written to the log, other writes of its partition wait.
 func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, error],
 	options ...LoadOption) (Loaded, error) {
 	const op = "load"
@@ -137,7 +138,7 @@ func (k *Keyspace) Load(ctx context.Context, records func() iter.Seq2[Pair, erro
 	return Loaded(done), wrap(op, k.name, nil, err)
 }
 
-// told returns the function that is told of progress; nil if there is none.
+// told returns the function that reports progress. It returns nil if there is none.
 func (s *loadSettings) told() func(load.Progress) {
 	if s.progress == nil {
 		return nil
@@ -145,7 +146,7 @@ func (s *loadSettings) told() func(load.Progress) {
 	return func(p load.Progress) { s.progress(LoadProgress{LoadStage(p.Stage), p.Done, p.Total}) }
 }
 
-// checked returns the records of pairs, and an error for a pair that cannot be written.
+// checked converts pairs to records. It yields an error for a pair that cannot be written.
 func (k *Keyspace) checked(pairs iter.Seq2[Pair, error]) iter.Seq2[sorting.Record, error] {
 	return func(yield func(sorting.Record, error) bool) {
 		for p, err := range pairs {
@@ -160,9 +161,10 @@ func (k *Keyspace) checked(pairs iter.Seq2[Pair, error]) iter.Seq2[sorting.Recor
 	}
 }
 
-// record checks a pair.
+// record checks a pair and converts it to a record.
 func (k *Keyspace) record(p Pair) (sorting.Record, error) {
-	// A pair without an expiry leaves it to the request, for all of them (LoadRequest.ttl).
+	// A pair without an expiry gets the lifetime of the request, which is the same for all such pairs
+	// (LoadRequest.ttl).
 	lifetime, err := p.lifetimeOf(keys.DefaultLifetime)
 	wrong := ""
 	if err != nil {

@@ -8,18 +8,20 @@ import (
 	"net"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tidemarkdb/tidemark/kv/internal/conn"
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 const (
-	// DefaultRequestTimeout bounds calls whose context has no deadline.
+	// DefaultRequestTimeout limits calls whose context has no deadline.
 	DefaultRequestTimeout = 30 * time.Second
-	// DefaultMaxClockOffset is how far the clocks of two nodes may differ unless they are
-	// configured otherwise.
+	// DefaultMaxClockOffset is the default of the maximum difference between the clocks of two nodes.
 	DefaultMaxClockOffset = 250 * time.Millisecond
 
 	openTimeout = 10 * time.Second
@@ -45,27 +47,29 @@ func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Op
 // TLS encrypts connections. Without it they are plain text.
 func TLS(t *tls.Config) Option { return clientOption(func(c *config) { c.Route.TLS = t }) }
 
-// Logger receives what the client notices about the cluster. Without it the client is silent.
+// Logger sets the logger for events of the cluster that the client notices. Without it the client
+// logs nothing.
 func Logger(l *slog.Logger) Option { return clientOption(func(c *config) { c.Route.Logger = l }) }
 
-// RequestTimeout bounds every call whose context has no deadline; 0: no bound. The default is
-// DefaultRequestTimeout. It bounds each page of a scan, count or range deletion, not the whole.
+// RequestTimeout limits every call whose context has no deadline. 0 means no limit. The default is
+// DefaultRequestTimeout. In a scan, count or range deletion it limits each page, and not the whole
+// call.
 func RequestTimeout(d time.Duration) Option {
 	return clientOption(func(c *config) { c.RequestTimeout = d })
 }
 
 // CreationProgress sets a function that is called while CreateKeyspace or CreateKeyspaceIfMissing
-// waits, on the caller's goroutine, whenever more partitions of the keyspace have been made. total
-// is 0 if it is not known.
+// waits, on the caller's goroutine, whenever more partitions of the keyspace are set up. total is 0
+// if it is not known.
 func CreationProgress(progress func(keyspace string, made, total int)) Option {
 	return clientOption(func(c *config) { c.creating = progress })
 }
 
-// User makes the client identify itself as a user, which is necessary while authentication is
-// enabled: users need permissions for the keys that they read and write, and the role root to
-// administer. password is called each time that the client has a member of the core exchange it for
-// a token, which is every few minutes; it must be safe for concurrent use. Without User and Token a
-// client is known by the common name of its certificate (TLS), if the servers check certificates.
+// User sets the user as which the client authenticates. This is necessary while authentication is
+// enabled: users need permissions for the keys that they read and write, and the role root for
+// administration. Every few minutes, the client calls password and exchanges the password for a
+// token at a member of the core. password must be safe for concurrent use. Without User and Token,
+// the client's user is the common name of its certificate (TLS), if the servers check certificates.
 func User(name string, password func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) {
 		c.Route.User = &identity.User{Name: name, Password: password}
@@ -77,62 +81,72 @@ func Password(password string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return password, nil }
 }
 
-// Token makes the client identify itself by tokens from another source, instead of User: source
-// returns a token, as Authenticate of the etcd API does; empty: no token. It is called every few
-// minutes, and when a server does not accept the latest token: a token is valid for 5 minutes.
+// Token makes the client authenticate by tokens from another source, instead of User. source
+// returns a token, as Authenticate of the etcd API does, or an empty text for no token. It is
+// called every few minutes, and when a server does not accept the latest token. A token is valid
+// for 5 minutes.
 func Token(source func(context.Context) (string, error)) Option {
 	return clientOption(func(c *config) { c.Route.Token = source })
 }
 
-// ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which
-// suits all but the largest values: calls made at the same time share messages on it.
+// ConnectionsPerNode spreads requests over n connections to each node. The default is 1, which is
+// best except for very large values: calls that are made at the same time share messages on the
+// connection.
 func ConnectionsPerNode(n int) Option {
 	return clientOption(func(c *config) { c.Route.ConnectionsPerNode = n })
 }
 
-// Metrics registers the client's metrics. Package kvprom has one for Prometheus.
+// Metrics registers the client's metrics in a registry. Package kvprom has a registry for
+// Prometheus.
 func Metrics(r metric.Registry) Option {
 	return clientOption(func(c *config) { c.Route.Registry = r })
 }
 
+// TracerProvider makes the client trace its calls by OpenTelemetry: transactions, other calls, and
+// their requests to nodes. Servers that export traces add the parts of the time of those requests.
+// The sampler of the provider decides which calls are traced. Spans contain no keys or values.
+func TracerProvider(p trace.TracerProvider) Option {
+	return clientOption(func(c *config) { c.Route.Tracer = calltrace.New(p) })
+}
+
 // MaxClockOffset makes the client expect that the clocks of two nodes differ by up to d, even if
-// the servers report less. It is not needed: the servers report their configuration.
+// the servers report less. It is normally not needed, because the servers report their setting.
 func MaxClockOffset(d time.Duration) Option {
 	return clientOption(func(c *config) { c.MaxClockOffset = d })
 }
 
-// Locality says where the client is, as the servers' --locality does: reads that any replica may
+// Locality says where the client is, as --locality of the servers does. Reads that any replica may
 // answer (Nearest and the like) go to a replica in the same zone, or else in the same region, if
-// there is one. Either may be empty.
+// there is one. Region and zone may be empty.
 func Locality(region, zone string) Option {
 	return clientOption(func(c *config) { c.Route.Region, c.Route.Zone = region, zone })
 }
 
-// Random sets the source of client ids and jitter, for simulations that have to be repeatable.
+// Random sets the source of client ids and jitter, for simulations that must be repeatable.
 func Random(random func() uint64) Option {
 	return clientOption(func(c *config) { c.Route.Random = random })
 }
 
-// query is the sum of the options of a read, or of a range deletion.
+// query collects the options of a read, or of a range deletion.
 type query struct {
 	reader.Query
-	explicit bool // a span was asked for
+	explicit bool // a span was given
 	prefixed bool
 	bounded  bool
 	fresh    freshness
-	// info is what ReadAt fills in; may be nil.
+	// info is filled in by ReadAt. It may be nil.
 	info *ReadInfo
 	bad  string
 }
 
-// GetOption is an option of Get and BatchGet: At, ReadAt, and those of FreshnessOption.
+// GetOption is an option of Get and BatchGet: At, ReadAt, and the options of FreshnessOption.
 type GetOption interface{ get(*query) }
 
-// CountOption is an option of Count: At, Prefix, From, To, All, ReadAt, and those of
+// CountOption is an option of Count: At, Prefix, From, To, All, ReadAt, and the options of
 // FreshnessOption.
 type CountOption interface{ count(*query) }
 
-// ScanOption is an option of Scan: all there are.
+// ScanOption is an option of Scan: all options of reads.
 type ScanOption interface{ scan(*query) }
 
 // DeleteRangeOption is an option of DeleteRange: Prefix, From, To, All.
@@ -158,12 +172,13 @@ func (o TimeOption) get(q *query)   { o.apply(q) }
 func (o TimeOption) count(q *query) { o.apply(q) }
 func (o TimeOption) scan(q *query)  { o.apply(q) }
 
-// ShapeOption says how to scan.
+// ShapeOption changes how a scan runs.
 type ShapeOption struct{ apply func(*query) }
 
 func (o ShapeOption) scan(q *query) { o.apply(q) }
 
-// Prefix chooses all keys that start with p. With From or To it chooses the keys within both.
+// Prefix chooses all keys that start with p. Together with From or To, it chooses the keys that
+// satisfy all of the options.
 func Prefix(p []byte) SpanOption {
 	p = clone(p)
 	return SpanOption{func(q *query) {
@@ -193,18 +208,18 @@ func To(k []byte) SpanOption {
 	}}
 }
 
-// All chooses every key of the keyspace. It is the default of Scan and Count; DeleteRange wants it
-// named.
+// All chooses every key of the keyspace. It is the default of Scan and Count. DeleteRange has no
+// default.
 func All() SpanOption { return SpanOption{func(q *query) { q.explicit = true }} }
 
-// At reads the past as of ts. It is an exact read: it sees the versions at or below ts, whenever
-// they were acknowledged. The leader answers, or with Nearest any replica.
+// At reads the past at ts. The read is exact: it sees the versions at or below ts, whenever they
+// were acknowledged. The leader answers, or with Nearest any replica.
 func At(ts Timestamp) TimeOption { return TimeOption{ts} }
 
-// AtTime reads the past as of t by the cluster's clocks.
+// AtTime reads the past at time t of the cluster's clocks.
 func AtTime(t time.Time) TimeOption { return TimeOption{TimestampOf(t)} }
 
-// Limit ends the scan after n rows; 0 is no limit.
+// Limit ends the scan after n rows. 0 means no limit.
 func Limit(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
 		q.Limit = n
@@ -214,14 +229,14 @@ func Limit(n int) ShapeOption {
 	}}
 }
 
-// Reverse scans from the highest key down.
+// Reverse scans in descending key order.
 func Reverse() ShapeOption { return ShapeOption{func(q *query) { q.Reverse = true }} }
 
-// KeysOnly leaves the values out; versions are there.
+// KeysOnly leaves out the values. The pairs still have versions.
 func KeysOnly() ShapeOption { return ShapeOption{func(q *query) { q.KeysOnly = true }} }
 
-// PageSize bounds the rows in one page. The client chooses well by itself: small pages first, then
-// larger ones.
+// PageSize limits the rows in one page. By default the client chooses the size: small pages first,
+// then larger ones.
 func PageSize(n int) ShapeOption {
 	return ShapeOption{func(q *query) {
 		q.PageSize = n
@@ -231,7 +246,7 @@ func PageSize(n int) ShapeOption {
 	}}
 }
 
-// check returns what is wrong with the query; empty if nothing is.
+// check returns what is wrong with the query. It is empty if the query is valid.
 func (q *query) check() string {
 	switch {
 	case q.bad != "":

@@ -16,56 +16,57 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// How a transaction, or a View, chooses the timestamp that it reads at.
+// This file chooses the timestamp at which a transaction, or a View, reads.
 //
-// If its first read is in one partition, the leader chooses the timestamp, and the answer names it.
-// Otherwise the client takes the lower end of its estimate of the cluster's time. Everything else
-// is read at that timestamp too.
+// If the first read is in one partition, the leader of the partition chooses the timestamp, and its
+// answer has the timestamp. Otherwise the client uses the lower end of its estimate of the
+// cluster's time. All further reads are at that timestamp too.
 //
-// What was acknowledged before the first read lies at or below the uncertainty limit, which is
-// fixed at the first read: the timestamp, plus the error of the estimate, plus twice the maximum
-// clock offset (a leader's clock may be one offset ahead of the clock that gave the timestamp, and
-// the first timestamps of a new leader another one ahead of its clock). A version between the
-// timestamp and the limit may have been acknowledged before. A node decides by its own clock, as
-// the transaction first saw it, if it can; otherwise it refuses the read as uncertain. Then the
-// timestamp is moved up to that version, provided that all that was read so far is the same there
+// Every write that was acknowledged before the first read has a timestamp at or below the
+// uncertainty limit, which is fixed at the first read: the read timestamp, plus the error of the
+// estimate, plus twice the maximum clock offset. (A leader's clock may be one offset ahead of the
+// clock that gave the timestamp, and the first timestamps of a new leader another offset ahead of
+// its clock.) A version between the timestamp and the limit may have been acknowledged before the
+// first read. If possible, a node decides that by its own clock, with the reading that the
+// transaction saw first. Otherwise the node refuses the read as uncertain. Then the timestamp is
+// moved up to that version, provided that all data that was read so far is the same there
 // (Committer.Refresh). If it is not, the transaction has to run again.
 
-// reading is the state of a transaction's or a View's reads: their timestamp, and what they have
-// read. Only the fields under mu may be used by several goroutines at a time.
+// reading is the state of the reads of a transaction or a View: their timestamp, and the keys and
+// spans that were read. Only the fields under mu may be used by several goroutines at a time.
 type reading struct {
 	client *Client
-	// id and begun are the transaction's; unset in a View.
+	// id and begun belong to the transaction. They are not set in a View.
 	id    []byte
 	begun Timestamp
 	// near is set if replicas serve reads that leaders admit (LinearizableFollower).
 	near *reader.Near
 
-	// at is the timestamp; zero before the first read.
+	// at is the timestamp. It is zero before the first read.
 	at Timestamp
-	// moves counts how often the timestamp was moved.
+	// moves counts the moves of the timestamp.
 	moves int
 	set   reads.Set
-	// open are the scans that are running.
+	// open has the running scans.
 	open []*openScan
 
 	mu struct {
 		sync.Mutex
-		// limit is the end of the uncertainty interval. Only the reader changes it; fetches of
-		// further pages read it.
+		// limit is the end of the uncertainty interval. Only the reader changes it. The goroutines that
+		// fetch further pages read it.
 		limit Timestamp
-		// under are the leaderships under whose volatile locks keys were read; nil if there are
-		// none. The map is not changed.
+		// under has the leaderships under which keys were locked with volatile locks and read. It is nil
+		// if there are none. The map is immutable.
 		under map[keys.PartitionID]*kvpb.Leadership
-		// observed are the clocks of the nodes as they were first seen.
+		// observed has the clock of each node as it was first seen.
 		observed map[keys.NodeID]*kvpb.Timestamp
-		// contexts are those that were sent to nodes, to be sent again.
+		// contexts are contexts that were sent to nodes. They are sent again if nothing has changed.
 		contexts []nodeContext
 	}
 }
 
-// owns refuses a keyspace of another client: its name may stand for another keyspace here, or for
-// none.
+// owns refuses a keyspace handle of another client: in this client's cluster, its name may belong
+// to another keyspace, or to none.
 func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 	if ks.client == r.client {
 		return nil
@@ -78,35 +79,34 @@ func (r *reading) owns(op string, ks *Keyspace, key []byte) error {
 // openScan is the state of a running scan.
 type openScan struct {
 	keyspace *route.Keyspace
-	// covered is the span that was read; it is valid if any is set.
+	// covered is the span that was read. It is valid if any is set.
 	covered keys.Span
 	any     bool
-	// whole is the span that the scan reads if its loop runs to the end; endless is set if it has
-	// no limit.
+	// whole is the span that the scan reads if its loop runs to the end. endless is set if the scan
+	// has no limit.
 	whole   keys.Span
 	endless bool
 }
 
 func (r *reading) unread() bool { return r.set.Empty() && len(r.open) == 0 }
 
-// untouched reports that nothing was read, apart from scans that have returned nothing yet.
+// untouched reports whether nothing was read, apart from scans that have returned nothing yet.
 func (r *reading) untouched() bool {
 	return r.set.Empty() && !slices.ContainsFunc(r.open, func(s *openScan) bool { return s.any })
 }
 
-// nodeContext is the context that reads send to a node as long as nothing changes. It is not
-// changed.
+// nodeContext is the context that reads send to a node as long as nothing changes. It is immutable.
 type nodeContext struct {
 	node    keys.NodeID
 	limit   Timestamp
 	context *kvpb.ReadContext
 }
 
-// maxContexts bounds the contexts that are kept.
+// maxContexts limits the contexts that are kept.
 const maxContexts = 16
 
-// context returns what a read sends to the node that leads a partition. certain is set if nothing
-// is uncertain in what it reads. It may be called from several goroutines.
+// context returns the context that a read sends to the node that leads a partition. certain is set
+// if nothing in the read data can be uncertain. It may be called from several goroutines.
 func (r *reading) context(p *route.Partition, node keys.NodeID,
 	movable, certain bool) *kvpb.ReadContext {
 	r.mu.Lock()
@@ -142,7 +142,7 @@ func (r *reading) context(p *route.Partition, node keys.NodeID,
 	return c
 }
 
-// readingRole is a reading as package reader uses it.
+// readingRole adapts a reading to the interface of package reader.
 type readingRole reading
 
 // Context implements reader.Reading.
@@ -165,7 +165,7 @@ func (r *readingRole) ReadAt(a route.Answer, at Timestamp, movable bool) (Timest
 	return r.at, err
 }
 
-// limitTo moves the end of the uncertainty interval.
+// limitTo sets the end of the uncertainty interval.
 func (r *reading) limitTo(limit Timestamp) {
 	r.mu.Lock()
 	r.mu.limit = limit
@@ -186,15 +186,15 @@ func (r *reading) lockedUnder(under map[keys.PartitionID]*kvpb.Leadership) {
 	r.mu.Unlock()
 }
 
-// leaderships returns those under whose volatile locks keys were read.
+// leaderships returns the leaderships under which keys were locked with volatile locks and read.
 func (r *reading) leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.under
 }
 
-// answered notes the clocks of the node that answered, and of the leader that admitted the read. It
-// may be called from several goroutines.
+// answered records the clocks of the node that answered, and of the leader that admitted the read.
+// It may be called from several goroutines.
 func (r *reading) answered(a route.Answer) {
 	if m := a.Admitted; m != nil && m.Now != nil {
 		r.heard(m.By.Node, m.Now)
@@ -204,7 +204,7 @@ func (r *reading) answered(a route.Answer) {
 	}
 }
 
-// heard notes the clock of a node. It may be called from several goroutines.
+// heard records the clock of a node. It may be called from several goroutines.
 func (r *reading) heard(node keys.NodeID, now *kvpb.Timestamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +216,7 @@ func (r *reading) heard(node keys.NodeID, now *kvpb.Timestamp) {
 	}
 }
 
-// begin chooses a timestamp if there is none.
+// begin chooses a timestamp if none is chosen.
 func (r *reading) begin(ctx context.Context) error {
 	if !r.at.IsZero() {
 		return nil
@@ -239,9 +239,10 @@ func (r *reading) beginLate(ctx context.Context) error {
 	return nil
 }
 
-// beginIn chooses a timestamp, for a View whose first read is of a span of several partitions, such
-// that nothing is uncertain in the span. certain is false if that is not possible: something was
-// read before, or it is a transaction, whose own locks may be in the span.
+// beginIn chooses the timestamp of a View whose first read is of a span of several partitions, so
+// that nothing in the span is uncertain. certain is false if that is not possible, because
+// something was read before, or because the reading belongs to a transaction, whose own locks may
+// be in the span.
 func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	span keys.Span) (certain bool, err error) {
 	if r.id != nil || !r.at.IsZero() {
@@ -255,20 +256,21 @@ func (r *reading) beginIn(ctx context.Context, k reader.Keyspace,
 	return true, nil
 }
 
-// start sets the timestamp for the first time. The clock that it came from showed at most latest.
+// start sets the timestamp for the first time. latest is the highest possible reading of the clock
+// that the timestamp came from.
 func (r *reading) start(at, latest Timestamp) {
 	r.at = at
 	r.limitTo(latest.Add(2 * r.client.conn.MaxClockOffset()))
 }
 
-// again reports whether a failed read is to be tried again, at a timestamp that has been moved.
+// again reports whether a failed read can be tried again, at a timestamp that has been moved.
 // Otherwise it returns why the read failed.
 func (r *reading) again(ctx context.Context, err error) error {
 	if at, uncertain := isCode(err, kvpb.ErrorCode_UNCERTAIN); uncertain && r.at.Less(at) {
 		return r.moveTo(ctx, at)
 	}
 	if _, future := isCode(err, kvpb.ErrorCode_TIMESTAMP_IN_FUTURE); future && r.untouched() {
-		// The estimate was too far off.
+		// The error of the estimate was too large.
 		at, asked := r.client.conn.AskNow(ctx)
 		if asked == nil && at.Less(r.at) {
 			r.start(at, at)
@@ -278,16 +280,16 @@ func (r *reading) again(ctx context.Context, err error) error {
 	return err
 }
 
-// moveTo moves the timestamp up. ErrConflict (of package committer) reports that something that was
-// read has changed in between.
+// moveTo moves the timestamp up. It returns committer.ErrConflict if data that was read has changed
+// between the two timestamps.
 func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	if to.LessEq(r.at) {
 		return nil
 	}
 	if !r.unread() {
-		// A lock proves nothing as long as its transaction may have been aborted meanwhile, and its
-		// key written by others: reads at the new timestamp have to be consistent with earlier
-		// ones, even if nothing is committed in the end.
+		// A lock proves nothing if its transaction was aborted meanwhile and others have written the key.
+		// Reads at the new timestamp must be consistent with earlier ones, even if nothing is committed
+		// in the end.
 		reads := r.reads()
 		reads.Keys, reads.Locked = append(reads.Keys, reads.Locked...), nil
 		if err := r.client.conn.Committer.Refresh(ctx, r.id, r.begun, reads, to); err != nil {
@@ -300,12 +302,12 @@ func (r *reading) moveTo(ctx context.Context, to Timestamp) error {
 	return nil
 }
 
-// reads returns everything that was read so far.
+// reads returns all keys and spans that were read so far.
 func (r *reading) reads() committer.Reads {
 	out := r.set.All()
 	out.At, out.Leaderships = r.at, r.leaderships()
 	if len(out.Leaderships) > 0 {
-		// The transaction's locks prove nothing.
+		// The locks of the transaction prove nothing.
 		out.Keys, out.Locked = append(out.Keys, out.Locked...), nil
 	}
 	for _, s := range r.open {
@@ -323,7 +325,7 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 	for {
 		get := &kvpb.GetRequest{Key: key, At: toWire(r.at)}
 		movable := r.unread()
-		if !movable { // a failed scan may still be open, and the first
+		if !movable { // a failed scan may still be open and be the first read
 			if err := r.begin(ctx); err != nil {
 				return nil, err
 			}
@@ -353,8 +355,8 @@ func (r *reading) get(ctx context.Context, ks *route.Keyspace,
 	}
 }
 
-// readAt takes the timestamp at which a node has read. If the read was movable, the node was free
-// to choose it, or to move it up.
+// readAt processes the timestamp at which a node has read. If the read was movable, the node could
+// choose the timestamp, or move it up.
 func (r *reading) readAt(answer route.Answer, at Timestamp, movable bool) error {
 	switch {
 	case at.IsZero() || at.Less(r.at) || (!movable && at != r.at):
@@ -408,9 +410,9 @@ func (r *reading) batchGet(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// snapshot returns the timestamp in the form for scans and counts. A movable snapshot is for one
-// partition first; there is no other read at that time. A certain one is for a span in which
-// nothing is uncertain (beginIn).
+// snapshot converts the timestamp to the form for scans and counts. A movable snapshot is for the
+// first read, of one partition, while there is no other read. A certain snapshot is for a span in
+// which nothing is uncertain (beginIn).
 func (r *reading) snapshot(ctx context.Context, movable, certain bool) (*reader.Snapshot, error) {
 	if !movable {
 		if err := r.begin(ctx); err != nil {
@@ -451,7 +453,7 @@ func (r *reading) count(ctx context.Context, k *Keyspace, ks *route.Keyspace,
 	}
 }
 
-// openAt begins a scan; close ends it and keeps a record of what it has read.
+// openAt begins a scan. close ends it and keeps a record of the span that it has read.
 func (r *reading) openAt(ks *route.Keyspace, q *query) *openScan {
 	s := &openScan{keyspace: ks, whole: q.Span, endless: q.Limit == 0}
 	r.open = append(r.open, s)

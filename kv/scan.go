@@ -20,18 +20,19 @@ import (
 //		...
 //	}
 //
-// It streams: pages are fetched as the loop consumes them, at most one ahead for each partition, in
-// bounded memory (64 MiB, apart from single rows that are larger than their share of it). Leaving
-// the loop ends it at once. An error is the last thing it yields.
+// A Scan is streamed: pages are fetched as the loop consumes them, at most one page ahead for each
+// partition. Its memory is limited to 64 MiB, apart from single rows that are larger than their
+// share of it. Leaving the loop ends the scan at once. If an error occurs, it is the last thing
+// that the scan yields.
 //
-// All rows are of one timestamp. With At it is the given one. Otherwise the scan sees every write
-// that was acknowledged before it began, and none that is written while it runs. Neither other
-// clients' writes nor changes of leaders end it. But a scan must end within the keyspace's GC
-// window; otherwise it fails with ErrTimestampTooOld: give the keyspace a longer window.
+// All rows have one timestamp. With At it is the given one. Otherwise the scan sees every write
+// that was acknowledged before it began, and no write that is made while it runs. Neither writes of
+// other clients nor changes of leaders make it fail. But a scan must end within the keyspace's GC
+// window. Otherwise it fails with ErrTimestampTooOld: give the keyspace a longer window.
 //
-// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the timestamp is one for which
-// replicas can answer: it is found before the first row, and read in all partitions. With
-// LinearizableFollower it is the latest, and the nearest replicas answer.
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites, the timestamp is one for which
+// replicas can answer. It is chosen before the first row, and is the same in all partitions. With
+// LinearizableFollower it is the latest timestamp, and the nearest replicas answer.
 func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		const op = "scan"
@@ -51,7 +52,7 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 		if q.empty() {
 			return
 		}
-		// Whatever is in flight when the loop ends is cancelled, and waited for.
+		// When the loop ends, requests in flight are cancelled, and their end is awaited.
 		inner, cancel := context.WithCancel(ctx)
 		s := &reader.Scan{Keyspace: k.reader(ks), Query: q.Query,
 			Yield: func(row *wire.Row) bool { return yield(pairOf(row), nil) }}
@@ -73,7 +74,7 @@ func (k *Keyspace) Scan(ctx context.Context, options ...ScanOption) iter.Seq2[Pa
 	}
 }
 
-// boundedResolve is resolve within the request timeout.
+// boundedResolve does the same as resolve, within the request timeout.
 func (k *Keyspace) boundedResolve(ctx context.Context, op string) (*route.Keyspace, error) {
 	ctx, cancel := k.client.conn.Bound(ctx)
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Expectation is what CompareAndSwap expects of the key.
+// Expectation is the state of a key that CompareAndSwap expects.
 type Expectation struct {
 	kind    expectation
 	value   []byte
@@ -30,13 +30,13 @@ func ExpectAbsent() Expectation { return Expectation{kind: expectAbsent} }
 // ExpectValue expects exactly this value.
 func ExpectValue(value []byte) Expectation { return Expectation{kind: expectValue, value: value} }
 
-// ExpectVersion expects the value of exactly this version: unchanged since, not even to the same
-// value and back.
+// ExpectVersion expects that the key still has this version. A value that was changed and changed
+// back does not match.
 func ExpectVersion(version Timestamp) Expectation {
 	return Expectation{kind: expectVersion, version: version}
 }
 
-// Replacement is what CompareAndSwap and Modify write: Set, Delete or Keep.
+// Replacement is the write of CompareAndSwap or Modify: Set, Delete or Keep.
 type Replacement struct {
 	value   []byte
 	kind    replacement
@@ -52,7 +52,7 @@ const (
 	replaceKeep
 )
 
-// Set replaces the value, and until when it lives.
+// Set replaces the value, and its expiry.
 func Set(value []byte, options ...WriteOption) Replacement {
 	return Replacement{value: value, kind: replaceValue, options: newWriteOptions(options)}
 }
@@ -67,14 +67,15 @@ func Keep() Replacement { return Replacement{kind: replaceKeep} }
 type Swap struct {
 	// Swapped reports whether the key was as expected, and was changed.
 	Swapped bool
-	// Version is the new version, if swapped.
+	// Version is the new version, if the key was changed.
 	Version Timestamp
-	// Current is the present pair, if not swapped; Current.Exists says whether there is a value.
+	// Current is the present pair, if the key was not changed. Current.Exists says whether there is a
+	// value.
 	Current Pair
 }
 
-// CompareAndSwap writes if the key is as expected. If it is not, that is a result, not an error:
-// the Swap has the present pair.
+// CompareAndSwap writes if the key is as expected. If the key is not as expected, there is no
+// error: the Swap has the present pair.
 //
 //	swap, err := ks.CompareAndSwap(ctx, key, kv.ExpectVersion(pair.Version), kv.Set(value))
 func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expectation,
@@ -110,7 +111,7 @@ func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect Expect
 	return swap, nil
 }
 
-// checkSwap returns what is wrong with a compare-and-swap; empty if nothing is.
+// checkSwap returns what is wrong with a compare-and-swap. It is empty if nothing is.
 func checkSwap(expect Expectation, replacement Replacement) string {
 	switch {
 	case expect.kind == expectNothing:
@@ -123,14 +124,14 @@ func checkSwap(expect Expectation, replacement Replacement) string {
 	return replacement.options.bad
 }
 
-// own returns the write of a transaction.
+// own returns the write for a transaction's buffer.
 func (r *Replacement) own() writes.Own {
 	return writes.Own{Value: r.value, Deleted: r.kind == replaceDelete, Lifetime: r.options.lifetime}
 }
 
-// CompareAndSwap writes if the key is as expected. If it is not, that is a result, not an error:
-// the Swap has the present pair. Swap.Version is Uncommitted. ExpectVersion(Uncommitted) expects
-// what the transaction itself has written.
+// CompareAndSwap writes if the key is as expected. If the key is not as expected, there is no
+// error: the Swap has the present pair. Swap.Version is Uncommitted. ExpectVersion(Uncommitted)
+// expects a value that the transaction itself has written.
 func (t *Txn) CompareAndSwap(ctx context.Context, ks *Keyspace, key []byte, expect Expectation,
 	replacement Replacement) (Swap, error) {
 	const op = "compare-and-swap"

@@ -10,72 +10,89 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/writes"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// Uncommitted is the version of a pair that the transaction itself has written: the commit gives it
-// its version.
+// Uncommitted is the version of a pair that the transaction itself has written. The commit replaces
+// it by the real version.
 func Uncommitted() Timestamp { return hlc.MaxTimestamp }
 
 // TxnOption is an option of Update and Begin: CommitWait.
 type TxnOption interface{ txn(*txnOptions) }
 
-type txnOptions struct{ commitWait bool }
+type txnOptions struct {
+	commitWait bool
+	// span is the span of Update, for all attempts. If ownSpan is set, span is the span of one
+	// attempt, which ends the span.
+	span    calltrace.Span
+	ownSpan bool
+}
 
-// Txn is one attempt of a transaction over any keys of any keyspaces. Update makes it, or Begin. It
-// reads everything at one timestamp, and sees its own writes; its writes stay in the client until
+// Txn is one attempt of a transaction over any keys of any keyspaces. Update or Begin makes it. It
+// reads everything at one timestamp, and sees its own writes. Its writes stay in the client until
 // the commit, which applies all of them at one timestamp, or none.
 //
 // A Txn is for one goroutine. After its end every method fails with ErrTransactionEnded. When a
-// method fails with ErrConflict or ErrTransactionAborted, so do all later calls: the transaction
-// has to run again, which Update does by itself as soon as its function returns, whatever that
-// returns.
+// method fails with ErrConflict or ErrTransactionAborted, all later calls fail as well, and the
+// transaction has to run again. Update does that as soon as its function returns, whatever the
+// function returns.
 //
-// The keyspaces are those of the client that began it (Client.Keyspace); with a keyspace of another
-// client, even of the same cluster, a method fails with ErrInvalidArgument.
+// The keyspaces must be those of the client that began the transaction (Client.Keyspace). With a
+// keyspace of another client, even of the same cluster, a method fails with ErrInvalidArgument.
 //
-// A transaction holds at most 100,000 written keys and 64 MiB of them (ErrTransactionTooLarge). Its
-// reads are not limited; beyond 10,000 keys and spans they are remembered less exactly, so that
-// writes near what was read count as conflicts.
+// A transaction can write at most 100,000 keys and 64 MiB (ErrTransactionTooLarge). Its reads are
+// not limited. Beyond 10,000 keys and spans, reads are remembered less exactly, so that writes to
+// neighbouring keys count as conflicts.
 type Txn struct {
 	reading
 	transaction *committer.Transaction
 	options     txnOptions
 	writes      *writes.Buffer
-	// attempt counts the attempts from 1.
+	// attempt is the number of the attempt, from 1.
 	attempt int
-	// contended are keys that an earlier attempt had read and written, or failed over. All attempts
-	// share it.
+	// contended has the keys that an earlier attempt had read and written, or failed over. All
+	// attempts share it.
 	contended *contention
-	// held is what was only read and failed over. heldAhead is set when it was asked for; holding
-	// is what is held, if all of it is.
+	// held has the spans that earlier attempts only read and failed over. heldAhead is set when this
+	// attempt has asked to hold them. holding has the held spans, if all of them are held.
 	held      *heldSpans
 	heldAhead bool
 	holding   []committer.Span
-	// ahead are pairs of keys that were locked before the function ran.
+	// ahead has the pairs of keys that were locked before the function ran.
 	ahead map[string]Pair
-	// volatile is set if its locks are volatile, so that values which it reads under them may not
-	// be committed yet. The caller is not told an outcome before they are (confirm).
+	// volatile is set if the transaction's locks are volatile, so that values which it reads under
+	// them may not be committed yet. The caller is told no outcome before they are committed
+	// (confirm).
 	volatile bool
-	// failed is the error for which the transaction cannot commit any more, and cause the error
-	// behind it; nil if there is none.
+	// failed is the error because of which the transaction can no longer commit. cause is the error
+	// behind it. Both are nil if there is none.
 	failed, cause error
 	ended         bool
-	// rolledBack is set if it has ended without an attempted commit.
+	// rolledBack is set if the transaction has ended without an attempted commit.
 	rolledBack bool
 }
 
-// Begin begins a transaction that the caller ends, with Commit or Rollback; most callers use
+// Begin begins a transaction that the caller ends, with Commit or Rollback. Most callers use
 // Update. When ctx ends, the transaction sends no more heartbeats. A few seconds later others may
-// take its locks, which aborts it; until then, a commit may still succeed. When it fails with
-// ErrConflict or ErrTransactionAborted, Again begins the next attempt.
+// take its locks, which aborts the transaction. Until then, a commit may still succeed. When a call
+// fails with ErrConflict or ErrTransactionAborted, Again begins the next attempt.
 func (c *Client) Begin(ctx context.Context, options ...TxnOption) (*Txn, error) {
 	var o txnOptions
 	for _, option := range options {
 		option.txn(&o)
 	}
-	return c.beginTxn(ctx, o, false)
+	ctx, o.span = c.conn.Tracer().Call(ctx, transactionSpan)
+	o.ownSpan = true
+	t, err := c.beginTxn(ctx, o, false)
+	if err != nil {
+		o.span.End(failureOf(err))
+	}
+	return t, err
 }
+
+// transactionSpan is the name of the span of a transaction.
+const transactionSpan = "tidemark transaction"
 
 func (c *Client) beginTxn(ctx context.Context, o txnOptions, volatile bool) (*Txn, error) {
 	t, err := c.conn.Committer.Begin(ctx)
@@ -93,45 +110,55 @@ func (c *Client) attemptTxn(t *Txn) *Txn {
 	return t
 }
 
-// ID returns the id of the attempt, as errors (Error.Transaction) and `tidemark debug txns` show
-// it: 32 hexadecimal digits.
+// ID returns the id of the attempt in the form of Error.Transaction and `tidemark debug txns`: 32
+// hexadecimal digits.
 func (t *Txn) ID() string { return hex.EncodeToString(t.transaction.ID()) }
 
-// Again begins another attempt of a transaction that has ended, as old as the first one: in
-// conflicts over locks the older transaction wins, so an attempt succeeds at last.
+// Again begins another attempt of a transaction that has ended. The new attempt counts as old as
+// the first one. In conflicts over locks the older transaction wins, so an attempt succeeds
+// eventually.
 //
-// Get, BatchGet and CompareAndSwap of the new attempt lock, as GetForUpdate does, the keys that
-// earlier attempts have both read and written, and keys that they have written and failed over:
-// they wait for others' locks, and others wait for theirs until the attempt ends. The locks are
-// replicated.
+// Get, BatchGet and CompareAndSwap of the new attempt lock certain keys, as GetForUpdate does: keys
+// that earlier attempts have both read and written, and keys that they have written and failed
+// over. The attempt waits for the locks of others, and others wait for its locks until the attempt
+// ends. The locks are replicated.
 //
-// ctx is for the new attempt what that of Begin was for the first.
+// ctx has the same role for the new attempt as the context of Begin has for the first one.
 func (t *Txn) Again(ctx context.Context) (*Txn, error) {
 	t.Rollback()
 	if t.failed != nil {
 		t.client.conn.Committer.Restarted(t.cause)
 	}
+	options := t.options
+	if options.ownSpan {
+		ctx, options.span = t.client.conn.Tracer().Call(ctx, transactionSpan)
+	}
 	next, err := t.transaction.Again(ctx)
 	if err != nil {
-		return nil, inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
+		err = inAttempt(t.client.wrapTxn("begin", "", nil, err), t.attempt)
+		if options.ownSpan {
+			options.span.End(failureOf(err))
+		}
+		return nil, err
 	}
 	return t.client.attemptTxn(&Txn{
-		transaction: next, options: t.options, contended: t.contended, held: t.held,
+		transaction: next, options: options, contended: t.contended, held: t.held,
 		attempt:  t.attempt + 1,
 		volatile: t.volatile && !t.wantsReplicatedLocks(),
 	}), nil
 }
 
-// wantsReplicatedLocks reports that the next attempts should not rely on leaders, which keep
-// volatile locks only for as long as they lead: such a lock was lost, and the loss of a leader is
-// often followed by another change, to the preferred node. Or an attempt takes so long that one
-// more would cost those that wait for it a lot, compared to which a round of consensus is cheap.
+// wantsReplicatedLocks reports whether the next attempts should use replicated locks. Leaders keep
+// volatile locks only as long as they lead. Replicated locks are better in two cases. First, a
+// volatile lock was lost: a change of the leader is often followed by another change, to the
+// preferred node. Second, an attempt takes so long that one more attempt would cost others that
+// wait for it more than a round of consensus.
 func (t *Txn) wantsReplicatedLocks() bool {
 	return committer.LeaderChanged(t.cause) || t.transaction.Long()
 }
 
-// check returns why the transaction cannot be used; nil if it can. ks is nil where nothing is read
-// or written: reads are valid even if the transaction was aborted.
+// check returns why the transaction cannot be used, or nil. ks is nil where nothing is read or
+// written. Reads are valid even if the transaction was aborted.
 func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 	switch {
 	case t.ended:
@@ -147,7 +174,7 @@ func (t *Txn) check(op string, ks *Keyspace, key []byte) error {
 	return t.fail(op, ks.name, key, t.transaction.Aborted())
 }
 
-// fail wraps an error, and keeps it if the transaction cannot commit any more.
+// fail wraps an error, and stores it if the transaction can no longer commit.
 func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	if err == nil {
 		return nil
@@ -161,10 +188,10 @@ func (t *Txn) fail(op, keyspace string, key []byte, err error) error {
 	return wrapped
 }
 
-// resolve finds the keyspace, and bounds the context.
+// resolve looks up the keyspace, and limits the context.
 func (t *Txn) resolve(ctx context.Context, op string,
 	ks *Keyspace) (context.Context, context.CancelFunc, *route.Keyspace, error) {
-	ctx, cancel := t.client.conn.Bound(ctx)
+	ctx, cancel := t.client.conn.Bound(t.options.span.Within(ctx))
 	found, err := ks.resolve(ctx, op)
 	if err != nil {
 		cancel()
@@ -173,7 +200,7 @@ func (t *Txn) resolve(ctx context.Context, op string,
 	return ctx, cancel, found, nil
 }
 
-// Get returns the value of a key. ErrNotFound if there is none.
+// Get returns the value of a key. It fails with ErrNotFound if there is none.
 func (t *Txn) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	p, err := t.lookUp(ctx, "get", ks, key, false)
 	if err == nil && !p.Exists() {
@@ -185,10 +212,11 @@ func (t *Txn) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	return p, nil
 }
 
-// GetForUpdate is Get, and locks the key until the transaction ends: others that want to write it
-// wait. It reads the key's present value, and waits for the locks of others itself. It is for keys
-// that many transactions write at a time, which would otherwise have to run again and again.
-// ErrNotFound if the key has no value; it is locked nevertheless.
+// GetForUpdate does the same as Get, and locks the key until the transaction ends: other writers of
+// the key wait. It waits for the locks of others, and reads the key's present value. It is for keys
+// that many transactions write at the same time. Without the lock, such transactions would have to
+// run again and again. It fails with ErrNotFound if the key has no value. The key is locked
+// nevertheless.
 func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	p, err := t.lookUp(ctx, "get-for-update", ks, key, true)
 	if err == nil && !p.Exists() {
@@ -200,7 +228,7 @@ func (t *Txn) GetForUpdate(ctx context.Context, ks *Keyspace, key []byte) (Pair,
 	return p, nil
 }
 
-// lookUp reads a key. The pair does not exist if there is no value.
+// lookUp reads a key. The returned pair does not exist if there is no value.
 func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte,
 	lock bool) (Pair, error) {
 	t.transaction.Enter()
@@ -246,8 +274,8 @@ func (t *Txn) lookUp(ctx context.Context, op string, ks *Keyspace, key []byte,
 	return p, nil
 }
 
-// confirm makes sure that what was read is committed, if the transaction ends without a commit,
-// which would make sure of it.
+// confirm makes sure that all values which were read are committed. It is needed if the transaction
+// ends without a commit, because the commit would make sure of it.
 func (t *Txn) confirm(ctx context.Context) error {
 	if (t.ended && !t.rolledBack) || len(t.leaderships()) == 0 {
 		return nil
@@ -284,8 +312,8 @@ func (p Pair) copied() Pair {
 		Expires: p.Expires}
 }
 
-// lock locks a key and reads it under the lock. The value is the present one, so all other reads
-// are moved to the present.
+// lock locks a key and reads its value under the lock. The value is the present one, so all other
+// reads are moved to the present.
 func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, error) {
 	if t.set.Locks() >= writes.MaxKeys {
 		return Pair{}, tooLarge("get-for-update", ks.Info.Name, key,
@@ -314,7 +342,7 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	}
 	t.set.Lock(ks, key)
 	if value.GetExpires() != 0 {
-		// The lock keeps others from writing the key, but not the value from expiring.
+		// The lock prevents others from writing the key, but it does not prevent the value from expiring.
 		t.set.Again(ks, key, version)
 	}
 	t.lockedUnder(t.transaction.Leaderships())
@@ -325,8 +353,8 @@ func (t *Txn) lock(ctx context.Context, ks *route.Keyspace, key []byte) (Pair, e
 	return p, nil
 }
 
-// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys;
-// those without a value have a pair for which Exists is false.
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys.
+// Exists is false for keys without a value.
 func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
 	t.transaction.Enter()
@@ -375,9 +403,9 @@ func (t *Txn) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]
 	return pairs, nil
 }
 
-// Scan iterates over pairs in key order, with what the transaction had written when the scan began.
-// The options are those of Keyspace.Scan, without At. The loop may read and write in the same
-// transaction. An error is the last thing it yields.
+// Scan iterates over pairs in key order. It includes the transaction's writes from before the scan
+// began. The options are those of Keyspace.Scan, without At. The loop may read and write in the
+// same transaction. If an error occurs, it is the last thing that the scan yields.
 func (t *Txn) Scan(ctx context.Context, ks *Keyspace,
 	options ...ScanOption) iter.Seq2[Pair, error] {
 	return t.scanAs(ctx, "scan", ks, func(q *query) {
@@ -390,10 +418,11 @@ func (t *Txn) Scan(ctx context.Context, ks *Keyspace,
 func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace,
 	options func(*query)) iter.Seq2[Pair, error] {
 	return func(give func(Pair, error) bool) {
+		ctx := t.options.span.Within(ctx)
 		t.transaction.Enter()
 		defer t.transaction.Leave()
-		// Time that the caller spends on a row is idle: it may take long, or forget the
-		// transaction.
+		// The time that the caller spends on a row counts as idle: the caller may take long, or forget
+		// the transaction.
 		yield := func(p Pair, err error) bool {
 			t.transaction.Leave()
 			defer t.transaction.Enter()
@@ -420,7 +449,7 @@ func (t *Txn) scanAs(ctx context.Context, op string, ks *Keyspace,
 	}
 }
 
-// scanQuery returns the sum of the options, and the keyspace.
+// scanQuery collects the options, and looks up the keyspace.
 func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	options func(*query)) (q query, id *route.Keyspace, err error) {
 	options(&q)
@@ -442,8 +471,8 @@ func scanQuery(ctx context.Context, op string, ks *Keyspace,
 	return q, id, err
 }
 
-// Put writes the value of a key. If it fails, this write is not part of the transaction; the rest
-// is, and can be committed.
+// Put writes the value of a key. If it fails, this write is not part of the transaction. The other
+// writes are, and can be committed.
 func (t *Txn) Put(ks *Keyspace, key, value []byte, options ...WriteOption) error {
 	w := newWriteOptions(options)
 	if w.bad != "" {
@@ -468,7 +497,7 @@ func (t *Txn) write(op string, ks *Keyspace, key []byte, own writes.Own) error {
 	}
 	id := t.client.conn.Sender.Table().KeyspaceByName(ks.name)
 	if id == nil {
-		// The table may lag behind; it is asked for within the time that the transaction has.
+		// The table may lag behind. The client waits for it within the lifetime of the transaction.
 		ctx, cancel := t.client.conn.Bound(t.transaction.Life())
 		defer cancel()
 		var err error
@@ -489,7 +518,7 @@ type Savepoint struct {
 	number uint64
 }
 
-// Savepoint remembers what the transaction has written so far. The latest 1,000 are kept.
+// Savepoint remembers the transaction's writes so far. The latest 1,000 savepoints are kept.
 func (t *Txn) Savepoint() Savepoint {
 	t.transaction.Enter()
 	defer t.transaction.Leave()
@@ -499,8 +528,8 @@ func (t *Txn) Savepoint() Savepoint {
 	return Savepoint{t, t.writes.Save()}
 }
 
-// RollbackTo takes back what was written since a savepoint, and forgets later savepoints; the
-// savepoint itself stays. Reads still count, and locks stay.
+// RollbackTo undoes the writes since a savepoint, and removes later savepoints. The savepoint
+// itself stays. Reads still count, and locks stay.
 func (t *Txn) RollbackTo(s Savepoint) error {
 	const op = "roll back"
 	t.transaction.Enter()
@@ -516,11 +545,12 @@ func (t *Txn) RollbackTo(s Savepoint) error {
 	return nil
 }
 
-// Timestamp returns the timestamp at which the transaction reads; zero before its first read. It
-// can move up while the transaction runs, as long as what was read is the same there.
+// Timestamp returns the timestamp at which the transaction reads. It is zero before the first read.
+// It can move up while the transaction runs, if all data that was read is the same at the later
+// timestamp.
 func (t *Txn) Timestamp() Timestamp { return t.at }
 
-// Len and Bytes are the number of keys that the transaction has written, and their size with
+// Len returns the number of keys that the transaction has written. Bytes returns their size with
 // values.
 func (t *Txn) Len() int   { return t.writes.Len() }
 func (t *Txn) Bytes() int { return t.writes.Bytes() }
@@ -528,18 +558,22 @@ func (t *Txn) Bytes() int { return t.writes.Bytes() }
 // Commit ends the transaction and returns its timestamp: the version of all its writes. A
 // transaction that has only read is committed at the timestamp of its reads.
 //
-// ErrConflict and ErrTransactionAborted mean that it is not committed and has to run again (Again).
-// ErrOutcomeUnknown means that the context ended before the outcome was known; Outcome asks for it
-// later. Any other error means that it is not committed and never will be.
-func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
+// ErrConflict and ErrTransactionAborted mean that the transaction is not committed and has to run
+// again (Again). ErrOutcomeUnknown means that the context ended before the outcome was known.
+// Outcome asks for the outcome later. Any other error means that the transaction is not committed
+// and never will be.
+func (t *Txn) Commit(ctx context.Context) (_ Timestamp, err error) {
 	const op = "commit"
+	if t.options.ownSpan {
+		defer func() { t.options.span.End(failureOf(err)) }()
+	}
 	t.transaction.Enter()
 	defer t.transaction.Leave()
 	if err := t.check(op, nil, nil); err != nil {
 		t.Rollback()
 		return Timestamp{}, err
 	}
-	ctx, cancel := t.client.conn.Bound(ctx)
+	ctx, cancel := t.client.conn.Bound(t.options.span.Within(ctx))
 	defer cancel()
 	t.ended = true
 	all := t.writes.All()
@@ -552,7 +586,7 @@ func (t *Txn) Commit(ctx context.Context) (Timestamp, error) {
 	return at, nil
 }
 
-// anyWaits reports that a keyspace of the writes has commit wait.
+// anyWaits reports whether a keyspace of the writes has commit wait.
 func (c *Client) anyWaits(writes []committer.Write) bool {
 	table := c.conn.Sender.Table()
 	var looked keys.KeyspaceID
@@ -570,10 +604,13 @@ func (c *Client) anyWaits(writes []committer.Write) bool {
 	return false
 }
 
-// Rollback ends the transaction without a trace. Its locks are released in the background. After
-// the end it does nothing.
+// Rollback ends the transaction without effect. Its locks are released in the background. After the
+// end of the transaction it does nothing.
 func (t *Txn) Rollback() {
 	t.rolledBack = t.rolledBack || !t.ended
 	t.ended = true
 	t.transaction.Abort()
+	if t.options.ownSpan {
+		t.options.span.End("")
+	}
 }

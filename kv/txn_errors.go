@@ -14,8 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
-// wrapTxn turns an error of the committer or of the router about a transaction into an *Error.
-// Whatever a single request says of its outcome, only the committer knows that of the transaction.
+// wrapTxn converts an error of the committer or of the router about a transaction to an *Error. A
+// single request's outcome does not matter here: only the committer knows the outcome of the
+// transaction.
 func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	var done *Error
 	if err == nil || errors.As(err, &done) {
@@ -42,7 +43,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 		case ks != nil:
 			e.Key, e.Keyspace = clone(of.Key.Key), ks.Info.Name
 		case of.Kind == committer.ErrAborted:
-			named = false // it is of another keyspace, which was dropped
+			named = false // the key is in another keyspace, which was dropped
 		default:
 			e.Key = clone(of.Key.Key)
 		}
@@ -74,7 +75,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 			e.Message = theKey + " was changed after the transaction had read it"
 		}
 		if len(of.Other) > 0 {
-			e.Message += ", or is about to be, by " + other // which has locked it
+			e.Message += ", or is about to be, by " + other // the other transaction has locked it
 		}
 		if of.LeaderChanged {
 			e.Message = "the leader of " + partitionOfKey +
@@ -143,7 +144,7 @@ func (c *Client) wrapTxn(op, keyspace string, key []byte, err error) error {
 	return e
 }
 
-// limitWords names a limit of a keyspace, and its setting; zero is a limit that is not known.
+// limitWords describes a limit of a keyspace, and its setting. A zero limit is not known.
 func limitWords(limit time.Duration, setting string) string {
 	if limit == 0 {
 		return "a keyspace that it locks keys of allows (" + setting + ")"
@@ -152,8 +153,8 @@ func limitWords(limit time.Duration, setting string) string {
 		")"
 }
 
-// because returns the cause for an Error that says itself the partition, the node and what is
-// unknown.
+// because returns the text of a cause. The Error adds the partition, the node and the unknown
+// outcome itself.
 func because(cause error) string {
 	r, ok := cause.(*route.Error)
 	if !ok {
@@ -164,7 +165,7 @@ func because(cause error) string {
 	return known.Error()
 }
 
-// inAttempt notes in which attempt of its transaction, or View, an error occurred.
+// inAttempt records the attempt of the transaction, or View, in which an error occurred.
 func inAttempt(err error, attempt int) error {
 	if e := asError(err); e != nil && e.Attempts == 0 {
 		e.Attempts = attempt
@@ -172,8 +173,8 @@ func inAttempt(err error, attempt int) error {
 	return err
 }
 
-// causesOf returns the causes that errors.Is should find: the context's error, and the client's
-// end.
+// causesOf returns the causes that errors.Is should find: the context's error, and the end of the
+// client.
 func causesOf(err error) []error {
 	var r *route.Error
 	if errors.As(err, &r) && r.Cause != nil {
@@ -191,15 +192,15 @@ func knownRoute(err error) error {
 	known := *r
 	known.OutcomeUnknown = false
 	if known.Code == kvpb.ErrorCode_OUTCOME_UNKNOWN {
-		// A request that acquires a lock may have acquired it or not; the transaction is not
-		// committed either way.
+		// A request for a lock may or may not have acquired the lock. The transaction is not committed in
+		// either case.
 		known.Code = kvpb.ErrorCode_UNKNOWN_ERROR
 	}
 	return &known
 }
 
-// certain returns the failure of a read at a timestamp that has become too old as the
-// transaction's.
+// certain converts the failure of a read at a timestamp that has become too old to a failure of the
+// transaction.
 func certain(err error) error {
 	var e *Error
 	if errors.As(err, &e) && errors.Is(err, ErrTimestampTooOld) {
@@ -217,11 +218,11 @@ func mustRunAgain(err error) bool {
 	return conflict || aborted || committer.Retryable(err)
 }
 
-// runAgainAdvice is what to do about a conflict for callers that end transactions themselves.
+// runAgainAdvice is the advice after a conflict for callers that end transactions themselves.
 const runAgainAdvice = "run the transaction again"
 
-// gaveUp returns the error of an Update or View whose context ended before an attempt succeeded;
-// cause says so, and may be nil.
+// gaveUp returns the error of an Update or View whose context ended before an attempt succeeded.
+// cause is the end of the context, and may be nil.
 func gaveUp(op string, attempts int, last, cause error) error {
 	times := "attempts"
 	if attempts == 1 {
@@ -232,8 +233,8 @@ func gaveUp(op string, attempts int, last, cause error) error {
 }
 
 // interrupted returns the error of an Update or View whose last attempt ended with err. If the
-// reason was the end of the context, the conflict of the attempt before, if there was one, says
-// more: it is chance at which point the deadline is met.
+// context had ended, the conflict of the attempt before, if there was one, is more useful: the
+// point at which the deadline interrupts an attempt is a matter of chance.
 func interrupted(ctx context.Context, op string, attempts int, before, err error) error {
 	over := ctx.Err()
 	if err == nil || before == nil || over == nil || !errors.Is(err, over) || runAgain(err) ||
@@ -244,7 +245,7 @@ func interrupted(ctx context.Context, op string, attempts int, before, err error
 		before, err)
 }
 
-// inVain puts words before the message of a conflict that was the last.
+// inVain puts words before the message of the last conflict.
 func inVain(op string, attempts int, words string, last, cause error) error {
 	var e *Error
 	if !errors.As(last, &e) {
@@ -252,7 +253,7 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 	}
 	out := *e
 	out.Op, out.Attempts, out.counted, out.call = op, attempts, true, nil
-	// The transaction was run again until the time was over.
+	// The transaction was run again until the deadline.
 	out.Message = words + e.Message
 	if e.Advice == runAgainAdvice {
 		out.Advice = "give it more time"
@@ -267,14 +268,14 @@ func inVain(op string, attempts int, words string, last, cause error) error {
 	return &out
 }
 
-// ended is the error of a use after the end.
+// ended returns the error of a use after the end.
 func ended(op string, key []byte) *Error {
 	return &Error{Op: op, Key: clone(key), wraps: []error{ErrTransactionEnded},
 		Message: "the transaction has ended; use it only inside the function that it is handed " +
 			"to, or before Commit and Rollback"}
 }
 
-// tooLarge is the error of a write that goes beyond the limits.
+// tooLarge returns the error of a write that exceeds the limits.
 func tooLarge(op, keyspace string, key []byte, message string) *Error {
 	return &Error{Op: op, Keyspace: keyspace, Key: clone(key), Message: message,
 		wraps: []error{ErrTransactionTooLarge, ErrInvalidArgument}}

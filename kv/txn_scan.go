@@ -13,32 +13,32 @@ import (
 )
 
 // txnScan is a running scan of a transaction or View: the rows at its timestamp, merged with the
-// transaction's own writes as they were when the scan began.
+// transaction's own writes from before the scan began.
 //
-// The timestamp may move, because of other reads, whenever the loop has a pair in hand. Then
-// everything that is covered was refreshed, and the rows after it are of the former timestamp. So
-// whatever is taken into account (a row, a row that is hidden by an own write, or an own write) is
-// covered at that time, and after a move the scan continues right there with rows of the new
-// timestamp.
+// Whenever the loop has a pair, other reads may move the timestamp. A move refreshes everything
+// that is covered, and the rows after that are from the former timestamp. So each element (a row, a
+// row that is hidden by an own write, or an own write) is marked as covered when it is processed.
+// After a move the scan continues at the same place with rows of the new timestamp.
 type txnScan struct {
 	reading  *reading
 	keyspace *Keyspace
 	route    *route.Keyspace
 	q        query
 	open     *openScan
-	// rest is what has not been covered; its Limit is the number of rows that are still needed.
+	// rest is the part of the query that is not covered yet. Its Limit is the number of rows that are
+	// still needed.
 	rest query
-	// moves is reading.moves when the rows in hand were asked for.
+	// moves is the value of reading.moves when the current rows were requested.
 	moves   int
 	yielded int
-	// certain is set if nothing is uncertain in the span, at the timestamp or any later one.
+	// certain is set if nothing in the span is uncertain, at the timestamp or any later one.
 	certain bool
 	// left is set if the loop was left, or the limit is reached.
 	left bool
 	// enough is set if no more rows are needed.
 	enough bool
 	yield  func(Pair, error) bool
-	// own iterates over the transaction's own writes; there is false at the end.
+	// own iterates over the transaction's own writes. there is false at the end.
 	own struct {
 		next  func() ([]byte, writes.Own, bool)
 		key   []byte
@@ -47,7 +47,8 @@ type txnScan struct {
 	}
 }
 
-// scan yields a span; own may be nil. Errors are raw; each is the last thing it yields.
+// scan yields the pairs of a span. own may be nil. Errors are not converted. An error is the last
+// thing that it yields.
 func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q query,
 	own *writes.Buffer, yield func(Pair, error) bool) {
 	s := &txnScan{reading: r, keyspace: k, route: ks, q: q, rest: q, open: r.openAt(ks, &q),
@@ -56,7 +57,7 @@ func (r *reading) scan(ctx context.Context, k *Keyspace, ks *route.Keyspace, q q
 	s.run(ctx, own)
 }
 
-// run merges what was written with the rows.
+// run merges the own writes with the rows.
 func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 	written := func(func([]byte, writes.Own) bool) {}
 	if own != nil {
@@ -65,7 +66,7 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 			written = own.In(s.route.ID, s.q.Span, s.q.Reverse)
 		}
 		if s.q.Limit > 0 {
-			s.rest.Limit += deletions // own deletions may hide so many rows
+			s.rest.Limit += deletions // own deletions may hide that many rows
 		}
 	}
 	next, stop := iter.Pull2(iter.Seq2[[]byte, writes.Own](written))
@@ -84,16 +85,17 @@ func (s *txnScan) run(ctx context.Context, own *writes.Buffer) {
 		if s.reading.moves == s.moves {
 			break
 		}
-		// There may be rows now after the last written key.
+		// There may be rows after the last own write now.
 	}
 	s.open.covered, s.open.any = s.q.Span.Clone(), true
 }
 
-// advance goes on to the next own write.
+// advance moves to the next own write.
 func (s *txnScan) advance() { s.own.key, s.own.write, s.own.there = s.own.next() }
 
-// before yields the own writes up to a key (nil: all). written reports that the key itself was
-// written; goOn is false if the loop was left, or has moved the timestamp.
+// before yields the own writes up to a key, or all of them if the key is nil. written reports
+// whether the transaction has written the key itself. goOn is false if the loop was left, or has
+// moved the timestamp.
 func (s *txnScan) before(row []byte) (written, goOn bool) {
 	for s.own.there && !s.left {
 		if row != nil {
@@ -124,7 +126,7 @@ func (s *txnScan) before(row []byte) (written, goOn bool) {
 	return false, !s.left
 }
 
-// pair returns a pair that the transaction itself has written.
+// pair returns the pair of an own write.
 func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 	p := Pair{Key: clone(key), Version: Uncommitted()}
 	if !s.q.KeysOnly {
@@ -133,7 +135,7 @@ func (s *txnScan) pair(key []byte, w writes.Own) Pair {
 	return p
 }
 
-// cover notes that everything up to a key was read.
+// cover records that everything up to a key was read.
 func (s *txnScan) cover(key []byte) {
 	o, after := s.open, keys.Next(key)
 	o.any = true
@@ -155,8 +157,8 @@ func (s *txnScan) emit(p Pair) {
 	}
 }
 
-// take takes a row into account, after the own writes before it; false means that the rows in hand
-// are no longer valid.
+// take processes a row, after the own writes before it. It returns false if the current rows are no
+// longer valid.
 func (s *txnScan) take(row *wire.Row) bool {
 	written, goOn := s.before(row.Key)
 	if !goOn {
@@ -172,9 +174,9 @@ func (s *txnScan) take(row *wire.Row) bool {
 	return !s.left && !s.enough && s.reading.moves == s.moves
 }
 
-// rows takes the rows of the rest, until the scan is left. When the timestamp moves, because of a
-// read here or in the loop, the rows that were not taken yet are read again, since those in hand
-// are of the former timestamp.
+// rows processes the rows of the rest, until the scan is left. When the timestamp moves, because of
+// a read here or in the loop, the remaining rows are read again, because the current ones are from
+// the former timestamp.
 func (s *txnScan) rows(ctx context.Context) error {
 	s.moves = s.reading.moves
 	for ; !s.left && !s.enough && !s.rest.empty(); s.moves = s.reading.moves {
@@ -191,8 +193,8 @@ func (s *txnScan) rows(ctx context.Context) error {
 	return nil
 }
 
-// page takes rows of the rest as long as they are valid; ended reports that there are no more.
-// Nothing of it runs any more when it returns.
+// page processes rows of the rest as long as they are valid. ended reports that there are no more
+// rows. No goroutine of the page runs any more when it returns.
 func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	shape := s.rest // a copy, since take changes rest
@@ -221,14 +223,14 @@ func (s *txnScan) page(ctx context.Context) (ended bool, err error) {
 func (s *txnScan) snapshot(ctx context.Context, parts []*route.Partition,
 	span keys.Span) (snap *reader.Snapshot, err error) {
 	first := len(s.reading.open) == 1 && s.reading.untouched()
-	// A scan of a range keyspace with a small limit mostly ends in the first partition, and needs
-	// no such timestamp.
+	// A scan of a range keyspace with a small limit usually ends in the first partition, and needs no
+	// such timestamp.
 	small := !s.route.Hashed() && s.rest.Limit > 0 && s.rest.Limit <= reader.MaxRows
 	if first && len(parts) > 1 && !s.certain && !small {
 		if s.certain, err = s.reading.beginIn(ctx, s.keyspace.reader(s.route), span); err != nil {
 			return nil, err
 		}
 	}
-	// One feed asks one partition, and has its answer before anything is yielded.
+	// A feed asks only one partition, and has its answer before anything is yielded.
 	return s.reading.snapshot(ctx, first && (!s.route.Hashed() || len(parts) == 1), s.certain)
 }

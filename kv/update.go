@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// Between attempts of a transaction lies a pause, first of runPause and then doubled up to
-	// maxRunPause; up to half of it is left out at random.
+	// runPause is the first pause between attempts of a transaction. It doubles up to maxRunPause. Up
+	// to half of each pause is left out at random.
 	runPause    = time.Millisecond
 	maxRunPause = 100 * time.Millisecond
 )
@@ -24,24 +24,26 @@ const (
 //		return tx.Put(accounts, from, less)
 //	})
 //
-// f may run several times: after a conflict with another transaction, Update takes everything back
-// and runs f again, until it succeeds or ctx ends. So f must not have effects outside of the
-// transaction that are wrong if they happen twice. If f returns an error, nothing is written and
-// Update returns it as it is. f must not use the transaction after it has returned, nor from
+// f may run several times: after a conflict with another transaction, Update undoes everything and
+// runs f again, until it succeeds or ctx ends. So f must not have effects outside the transaction
+// that would be wrong if they happened twice. If f returns an error, nothing is written and Update
+// returns that error unchanged. f must not use the transaction after it has returned, nor from
 // several goroutines at a time.
 //
-// An error of Update's own means that nothing was written and never will be, unless it is
+// Any other error of Update means that nothing was written and never will be, unless it is
 // ErrOutcomeUnknown (see Outcome). ErrConflict and ErrTransactionAborted mean that no attempt had
 // succeeded when ctx ended, and name the conflict of the last attempt that ran to its end.
 func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
-	options ...TxnOption) (Timestamp, error) {
+	options ...TxnOption) (at Timestamp, err error) {
 	const op = "update"
 	if f == nil {
 		return Timestamp{}, invalid(op, "", nil, "there is no function to run")
 	}
 	ctx, cancel := c.conn.Bound(ctx)
 	defer cancel()
-	var o txnOptions
+	ctx, span := c.conn.Tracer().Call(ctx, transactionSpan)
+	defer func() { span.End(failureOf(err)) }()
+	o := txnOptions{span: span}
 	for _, option := range options {
 		option.txn(&o)
 	}
@@ -67,7 +69,7 @@ func (c *Client) Update(ctx context.Context, f func(tx *Txn) error,
 	}
 }
 
-// run makes one attempt; again is set if another has to follow.
+// run makes one attempt. again is set if another attempt must follow.
 func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err error, again bool) {
 	defer t.Rollback() // ends an open transaction, if f panics
 	t.transaction.Enter()
@@ -85,7 +87,7 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 			Message: "the function has ended the transaction itself; Update commits when it " +
 				"returns nil, and rolls back when it returns an error"}, false
 	case t.failed != nil:
-		// Whatever f has returned.
+		// The transaction has failed, whatever f has returned.
 		return Timestamp{}, t.failed, runAgain(t.failed)
 	case err != nil:
 		if lost := t.confirm(ctx); lost != nil {
@@ -97,7 +99,7 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 	return at, err, err != nil && runAgain(err)
 }
 
-// runAgain reports whether an error of a transaction says that it has to run again.
+// runAgain reports whether an error of a transaction means that the transaction has to run again.
 func runAgain(err error) bool {
 	return (errors.Is(err, ErrConflict) || errors.Is(err, ErrTransactionAborted)) &&
 		!errors.Is(err, ErrOutcomeUnknown)
@@ -138,15 +140,16 @@ func notFound(op, keyspace string, key []byte) *Error {
 }
 
 // Outcome asks for the outcome of a transaction, when Update or Commit has failed with
-// ErrOutcomeUnknown because its context ended too soon. err is that error. Until then the
-// transaction may be committed, or may still be; asking may commit it. Outcome returns
+// ErrOutcomeUnknown because its context ended too soon. err is that error. Before the answer, the
+// transaction may be committed, or may still become committed. Asking may commit it. Outcome
+// returns
 //
 //   - the commit timestamp: the transaction is committed;
-//   - ErrConflict or ErrTransactionAborted: it is not, and never will be, so that it can be run
-//     again;
-//   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be asked again;
-//     or its coordinator has forgotten it, because the GC window is over. Then only the written
-//     keys can tell.
+//   - ErrConflict or ErrTransactionAborted: the transaction is not committed and never will be, so
+//     that it can be run again;
+//   - ErrOutcomeUnknown: ctx has ended before there was an answer, and Outcome can be called again;
+//     or the coordinator of the transaction has forgotten it, because the GC window is over. Then
+//     only the written keys can show the outcome.
 //
 // The client must still be open. The error keeps the transaction's writes in memory. Outcome must
 // not be called concurrently with the same error. With any other error it fails with
@@ -160,7 +163,7 @@ func Outcome(ctx context.Context, err error) (Timestamp, error) {
 	return e.outcome(ctx)
 }
 
-// asking adds to an error of a commit with unknown outcome the means to ask for it.
+// asking gives an error of a commit with unknown outcome the function that asks for the outcome.
 func (t *Txn) asking(err error) error {
 	if e := asError(err); e != nil && errors.Is(err, ErrOutcomeUnknown) {
 		e.outcome = t.outcome
@@ -179,19 +182,19 @@ func (t *Txn) outcome(ctx context.Context) (Timestamp, error) {
 	return at, nil
 }
 
-// Modify changes the value of one key by a function of its present value: f gets the present pair
+// Modify changes the value of one key by a function of its present value. f gets the present pair
 // (old.Exists says whether there is a value), and returns the replacement: Set(value), Delete() or
-// Keep(). No other write to the key comes in between. Modify returns the pair afterwards; the
-// Expires of a new value is set if Set was given a TTL or ExpiresAt.
+// Keep(). No other write to the key happens in between. Modify returns the pair after the change.
+// Expires of the new value is set if Set was given a TTL or ExpiresAt.
 //
 //	pair, err := visits.Modify(ctx, key, func(old kv.Pair) (kv.Replacement, error) {
 //		return kv.Set(plusOne(old.Value)), nil
 //	})
 //
-// f may run several times, when others write to the key, until ctx ends: it must not have effects
-// of its own that are wrong if they happen twice. If f returns an error, nothing is written and
-// Modify returns that error as it is. The errors are otherwise those of Update, of which this is
-// the short form for one key.
+// f may run several times, when others write to the key, until ctx ends. So f must not have effects
+// that would be wrong if they happened twice. If f returns an error, nothing is written and Modify
+// returns that error unchanged. The other errors are those of Update: Modify is a short form of
+// Update for one key.
 func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	f func(old Pair) (Replacement, error)) (Pair, error) {
 	const op = "modify"
@@ -204,7 +207,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	}
 	var result Pair
 	var written bool
-	var own error // f's
+	var own error // the error of f
 	var lifetime keys.Lifetime
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
 		old, err := tx.Get(ctx, k, key)

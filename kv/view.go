@@ -8,46 +8,46 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/internal/reader"
 )
 
-// Snapshot reads any keys of any keyspaces at one timestamp, and locks nothing. View makes a
-// snapshot of the present, SnapshotAt of the past.
+// Snapshot reads any keys of any keyspaces at one timestamp, without locks. View makes a snapshot
+// of the present, SnapshotAt makes one of the past.
 //
-// The keyspaces are those of its client (Client.Keyspace); with a keyspace of another client, even
-// of the same cluster, a method fails with ErrInvalidArgument.
+// The keyspaces must be those of its client (Client.Keyspace). With a keyspace of another client,
+// even of the same cluster, a method fails with ErrInvalidArgument.
 //
 // A Snapshot of a View is for one goroutine, and fails with ErrTransactionEnded when its function
 // has returned. A Snapshot of SnapshotAt may be used by several goroutines and needs no end.
 type Snapshot struct {
-	// past is the timestamp of a SnapshotAt, even zero, if isPast is set; the other fields are not
-	// used then.
+	// past is the timestamp of a SnapshotAt, if isPast is set. It may be zero. The other fields are
+	// not used then.
 	past   Timestamp
 	isPast bool
-	// anyReplica is set if replicas that do not lead may answer. first, if not nil, is the option
-	// of the first read, which finds the timestamp.
+	// anyReplica is set if replicas that do not lead may answer. first, if not nil, is the option of
+	// the first read, which chooses the timestamp.
 	anyReplica bool
 	first      *FreshnessOption
 
 	reading
-	// attempt counts the runs of a View's function from 1.
+	// attempt is the number of the run of a View's function, from 1.
 	attempt int
-	// failed is the error for which the snapshot cannot be read any more, and cause the error
+	// failed is the error because of which the snapshot can no longer be read. cause is the error
 	// behind it.
 	failed, cause error
 	ended         bool
 }
 
-// View runs f with a snapshot of the present: it shows every write that was acknowledged before f
-// first read. It takes no lock, and nothing waits for it.
+// View runs f with a snapshot of the present: the snapshot has every write that was acknowledged
+// before the first read of f. View takes no lock, and nothing waits for it.
 //
-// f may run several times. If View finds, between two of its reads, that it cannot tell whether a
-// write was acknowledged before it began, it runs f again at a later timestamp. If that happens
-// again, it waits until the clocks of all servers have passed the timestamp, about twice the
-// maximum clock offset; after that f does not run again, whatever others write. If f returns an
-// error, View returns it as it is.
+// f may run several times. Between two reads, View may find that it cannot tell whether a write was
+// acknowledged before View began. Then it runs f again at a later timestamp. If that happens again,
+// it waits until the clocks of all servers have passed the timestamp, about twice the maximum clock
+// offset. After that f does not run again, whatever others write. If f returns an error, View
+// returns it unchanged.
 //
-// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is of the recent past, as
-// old as the option allows, and the nearest replicas answer. The first read finds its timestamp,
-// which is closed for all that this read touches. f runs once. With LinearizableFollower it is a
-// snapshot of the present, as without options, and the nearest replicas answer.
+// With Nearest, MaxStaleness, AnyStaleness or ReadYourWrites the snapshot is from the recent past,
+// as old as the option allows, and the nearest replicas answer. The first read chooses the
+// timestamp, which is closed for all data of this read. f runs once. With LinearizableFollower the
+// snapshot is of the present, as without options, and the nearest replicas answer.
 func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ...ViewOption) error {
 	const op = "view"
 	if f == nil {
@@ -88,12 +88,12 @@ func (c *Client) View(ctx context.Context, f func(s *Snapshot) error, options ..
 	}
 }
 
-// promptAttempts bounds the attempts of a View at timestamps that can be read at once.
+// promptAttempts limits the attempts of a View at timestamps that can be read at once.
 const promptAttempts = 3
 
-// lateIsDue reports that the next attempt of a View should wait for a timestamp at which nothing is
-// uncertain: enough attempts were in vain, or they took as long as that wait, and there is time for
-// it.
+// lateIsDue reports whether the next attempt of a View should wait for a timestamp at which nothing
+// is uncertain. That is so if enough attempts have failed, or if they took as long as that wait,
+// and there is enough time for it.
 func (c *Client) lateIsDue(ctx context.Context, attempt int, began time.Time) bool {
 	wait := c.conn.LateWait()
 	if deadline, has := ctx.Deadline(); has && time.Until(deadline) < wait {
@@ -107,9 +107,9 @@ func (s *Snapshot) run(f func(*Snapshot) error) error {
 	return f(s)
 }
 
-// SnapshotAt reads the past as of ts: the versions at or below it, whenever they were acknowledged.
-// It reaches as far back as the GC windows of the keyspaces. Nothing can be read at the zero
-// timestamp: ErrInvalidArgument. Leaders answer, or with Nearest the nearest replicas.
+// SnapshotAt reads the past at ts: the versions at or below ts, whenever they were acknowledged. It
+// reaches as far back as the GC windows of the keyspaces. At the zero timestamp nothing can be
+// read: ErrInvalidArgument. Leaders answer, or with Nearest the nearest replicas.
 func (c *Client) SnapshotAt(ts Timestamp, options ...ViewOption) *Snapshot {
 	s := &Snapshot{past: ts, isPast: true, reading: reading{client: c}}
 	var q query
@@ -123,8 +123,9 @@ func (c *Client) SnapshotAt(ts Timestamp, options ...ViewOption) *Snapshot {
 	return s
 }
 
-// Timestamp returns the timestamp of the snapshot; zero in a View that has not read yet. That of a
-// View can move up while it runs, as long as what was read is the same there.
+// Timestamp returns the timestamp of the snapshot. It is zero in a View that has not read yet. The
+// timestamp of a View can move up while the View runs, if all data that was read is the same at the
+// later timestamp.
 func (s *Snapshot) Timestamp() Timestamp {
 	if s.isPast {
 		return s.past
@@ -153,7 +154,7 @@ func (s *Snapshot) fail(op, keyspace string, key []byte, err error) error {
 	return wrapped
 }
 
-// Get returns the value of a key. ErrNotFound if there is none.
+// Get returns the value of a key. It fails with ErrNotFound if there is none.
 func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, error) {
 	const op = "get"
 	if err := s.check(op, ks, key); err != nil {
@@ -184,8 +185,8 @@ func (s *Snapshot) Get(ctx context.Context, ks *Keyspace, key []byte) (Pair, err
 	return p, nil
 }
 
-// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys;
-// those without a value have a pair for which Exists is false.
+// BatchGet reads many keys of a keyspace. It returns a pair for each key, in the order of the keys.
+// Exists is false for keys without a value.
 func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte) ([]Pair, error) {
 	const op = "batch-get"
 	if err := s.check(op, ks, nil); err != nil {
@@ -215,8 +216,8 @@ func (s *Snapshot) BatchGet(ctx context.Context, ks *Keyspace, userKeys [][]byte
 	return pairs, nil
 }
 
-// Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. An
-// error is the last thing it yields.
+// Scan iterates over pairs in key order. The options are those of Keyspace.Scan, without At. If an
+// error occurs, it is the last thing that the scan yields.
 func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace,
 	options ...ScanOption) iter.Seq2[Pair, error] {
 	const op = "scan"
@@ -249,7 +250,7 @@ func (s *Snapshot) Scan(ctx context.Context, ks *Keyspace,
 	}
 }
 
-// Count counts keys: all of the keyspace, or those that Prefix, From and To leave.
+// Count counts the keys of the keyspace, or the keys within Prefix, From and To.
 func (s *Snapshot) Count(ctx context.Context, ks *Keyspace,
 	options ...CountOption) (uint64, error) {
 	const op = "count"

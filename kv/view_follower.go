@@ -2,14 +2,14 @@ package kv
 
 import "time"
 
-// How a View reads that any replica may answer.
+// This file has the reads of a View that any replica may answer.
 //
-// Its first read finds the timestamp, as a read by itself does, and from there on it is a snapshot
-// of the past: everything is read exactly at that timestamp, by replicas that have closed it, or by
-// the leader. So nothing in it is uncertain, and it never runs again.
+// The first read chooses the timestamp, as a single read does. From then on the View is a snapshot
+// of the past: all reads are exactly at that timestamp, by replicas that have closed it, or by the
+// leader. So nothing is uncertain, and the function never runs again.
 
-// viewOptions returns the option of such a View's first read; nil if there is none, or the View is
-// linearizable.
+// viewOptions returns the option of the first read of such a View. It returns nil if there is none,
+// or if the View is linearizable.
 func viewOptions(options []ViewOption) (first *FreshnessOption, linearizable bool, bad string) {
 	if len(options) == 0 {
 		return nil, false, ""
@@ -24,15 +24,15 @@ func viewOptions(options []ViewOption) (first *FreshnessOption, linearizable boo
 	return &FreshnessOption{func(to *query) { to.fresh = q.fresh }}, false, q.check()
 }
 
-// exactOption is an option of any read.
+// exactOption is an option of any kind of read.
 type exactOption interface {
 	GetOption
 	CountOption
 	ScanOption
 }
 
-// exactly returns the options with which a snapshot of the past reads; at the first read of a View,
-// found takes the timestamp. ok is false for a snapshot of the present.
+// exactly returns the options with which a snapshot of the past reads. At the first read of a View,
+// found receives the timestamp. ok is false for a snapshot of the present.
 func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
 	switch {
 	case s.first != nil:
@@ -45,14 +45,14 @@ func (s *Snapshot) exactly(found *ReadInfo) (options []exactOption, ok bool) {
 	return nil, false
 }
 
-// found takes the timestamp that the first read has found.
+// found stores the timestamp of the first read.
 func (s *Snapshot) found(at Timestamp) {
 	if s.first != nil && !at.IsZero() {
 		s.past, s.isPast, s.first = at, true, nil
 	}
 }
 
-// as are the options of one kind of read.
+// as converts the options to the type for one kind of read.
 func as[O any](exact []exactOption, others ...O) (options []O) {
 	for _, o := range exact {
 		options = append(options, o.(O))
@@ -60,6 +60,6 @@ func as[O any](exact []exactOption, others ...O) (options []O) {
 	return append(options, others...)
 }
 
-// Age returns how old the snapshot's timestamp is, as in ReadInfo; negative if it has none yet, or
-// if the time is not known.
+// Age returns the age of the snapshot's timestamp, as in ReadInfo. It is negative if the snapshot
+// has no timestamp yet, or if the time is not known.
 func (s *Snapshot) Age() time.Duration { return s.client.conn.Age(s.Timestamp()) }

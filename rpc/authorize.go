@@ -18,11 +18,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// maxKeptPermissions bounds for how many permissions a stream keeps a buffer.
+// maxKeptPermissions is the capacity up to which a stream keeps its buffer for permissions.
 const maxKeptPermissions = 1 << 10
 
-// authorizedFor is for how long a request that was authorized may wait before it is carried out. It
-// is what a server may be behind with users and roles, and no less than what clients ask for.
+// authorizedFor is how long an authorized request may wait before it is carried out. Servers may
+// lag this long behind changes of users and roles, and clients ask for no longer waits.
 const authorizedFor = 10 * time.Second
 
 var errTokenTooLong = status.Error(codes.InvalidArgument,
@@ -30,36 +30,36 @@ var errTokenTooLong = status.Error(codes.InvalidArgument,
 
 // authorizer asks the guard about the requests of one stream. A nil authorizer permits everything.
 //
-// INVARIANT: a request that was refused reaches neither Handle nor Take. One that was permitted is
-// authorized again when it is answered, or waits for at most authorizedFor before it is carried
-// out. The answer to a request that needs no right tells nothing of keys (withoutKeys).
+// INVARIANT: a refused request reaches neither Handle nor Take. A permitted request is authorized
+// again when it is answered, or waits for at most authorizedFor before it is carried out. The
+// answer to a request that needs no right reveals no keys (withoutKeys).
 type authorizer struct {
 	guard access.Guard
-	// requiresAuth and permissions are those of the configuration.
+	// requiresAuth and permissions come from the configuration.
 	requiresAuth func(*kvpb.Request) (requires, lasting bool, refusal *kvpb.Error)
 	permissions  func(*kvpb.Request, []access.Permission) ([]access.Permission, *kvpb.Error)
 	refused      map[access.Reason]*metric.Counter
-	// identity is that of the stream's client at present.
+	// identity is the present identity of the stream's client.
 	identity atomic.Pointer[identified]
-	// buffer is for the permissions of one request. Of the goroutine that reads.
+	// buffer holds the permissions of one request. Only the goroutine that reads may touch it.
 	buffer []access.Permission
 
-	// open has, by id, the requests whose answers are looked at: those that are authorized once
-	// more when they are answered, and those that are public. standing is their number.
+	// open holds, by id, the requests whose answers are checked: requests that are authorized again
+	// when they are answered, and public ones. standing is their number.
 	standing atomic.Int32
 	mu       sync.Mutex
 	open     map[uint64]openRequest // guarded by mu
 }
 
-// openRequest is a request whose answer is looked at.
+// openRequest is a request whose answer is checked.
 type openRequest struct {
-	// public: it needs no right. Otherwise needs are what it needs.
+	// public is set if the request needs no right. Otherwise needs lists the rights that it needs.
 	public bool
 	needs  []access.Permission
 }
 
-// identified is what a stream has shown, and the client that this identifies, which is looked up
-// when it is first needed.
+// identified holds a stream's credentials, and the client that they identify, which is looked up
+// when first needed.
 type identified struct {
 	shown  access.Credentials
 	once   sync.Once
@@ -77,7 +77,8 @@ func newAuthorizer(c *BatchServerConfig, m *batchMetrics, from origin, token str
 	return a
 }
 
-// show replaces the token; it does nothing without one. It is for the goroutine that reads.
+// show replaces the token. It does nothing if token is empty. Only the goroutine that reads may
+// call it.
 func (a *authorizer) show(token string) error {
 	if len(token) > wire.MaxTokenBytes {
 		return errTokenTooLong
@@ -99,17 +100,17 @@ func (a *authorizer) client() access.Client {
 	return identity.client
 }
 
-// may asks the guard; nil if the client has all that is needed.
+// may asks the guard. It returns nil if the client has all permissions.
 func (a *authorizer) may(needs []access.Permission) *kvpb.Error {
 	return a.toError(a.client().May(needs))
 }
 
-// toError is an error of the guard as the client is told it; nil if it is nil.
+// toError converts an error of the guard for the client; nil stays nil.
 func (a *authorizer) toError(err error) *kvpb.Error {
 	if err == nil {
 		return nil
 	}
-	// What cannot say why cannot say whether.
+	// An error without a reason does not say whether the client may.
 	reason, code := access.Unknown, kvpb.ErrorCode_ACCESS_UNKNOWN
 	var e *access.Error
 	if errors.As(err, &e) {
@@ -124,8 +125,8 @@ func (a *authorizer) toError(err error) *kvpb.Error {
 	return &kvpb.Error{Code: code, Message: err.Error()}
 }
 
-// refusal is the answer to a request that the client may not make; nil if it may. It is for the
-// goroutine that reads.
+// refusal returns the answer to a request that the client may not make; nil if it may. Only the
+// goroutine that reads may call it.
 func (a *authorizer) refusal(q *kvpb.Request) *kvpb.Response {
 	if !a.guard.Enabled() {
 		return nil
@@ -144,7 +145,7 @@ func (a *authorizer) refusal(q *kvpb.Request) *kvpb.Response {
 	return nil
 }
 
-// authorize says why the client may not make a request; nil if it may. For a client that may do
+// authorize returns why the client may not make a request; nil if it may. If the client may do
 // nothing, or everything, no permissions are listed.
 func (a *authorizer) authorize(q *kvpb.Request, lasting bool) (refusal *kvpb.Error) {
 	free, err := a.client().Standing()
@@ -174,7 +175,8 @@ func (a *authorizer) authorize(q *kvpb.Request, lasting bool) (refusal *kvpb.Err
 	return nil
 }
 
-// keepBuffer keeps the buffer of permissions, which alias a request, for the next.
+// keepBuffer clears the buffer of permissions, which alias a request, and keeps it for the next
+// one.
 func (a *authorizer) keepBuffer(needs []access.Permission) {
 	clear(needs)
 	if cap(needs) <= maxKeptPermissions {
@@ -182,7 +184,7 @@ func (a *authorizer) keepBuffer(needs []access.Permission) {
 	}
 }
 
-// keep has the answer to a request looked at.
+// keep registers a request whose answer must be checked.
 func (a *authorizer) keep(id uint64, q openRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,8 +197,8 @@ func (a *authorizer) keep(id uint64, q openRequest) {
 	a.open[id] = q
 }
 
-// authorizeReply looks at an answer, authorizes the request again if keep was told to, and returns
-// the answer that the client gets. Any goroutine may call it.
+// authorizeReply checks an answer, authorizes its request again if it is registered for that, and
+// returns the answer for the client. Any goroutine may call it.
 func (a *authorizer) authorizeReply(r *kvpb.Response) *kvpb.Response {
 	q, ok := a.kept(r.Id)
 	if !ok && (r.Error != nil || r.GetChanges() == nil) || !a.guard.Enabled() {
@@ -219,14 +221,16 @@ func (a *authorizer) authorizeReply(r *kvpb.Response) *kvpb.Response {
 	return &kvpb.Response{Id: r.Id, Now: r.Now, ClockUntrusted: r.ClockUntrusted, Error: refusal}
 }
 
-// withoutKeys is an error as a client is told it that may not be shown keys: neither bounds of
-// partitions nor what has failed, whose text can have keys.
+// withoutKeys removes from an error what a client without rights must not see: bounds of
+// partitions, and the text of an internal failure, which may contain keys.
 func withoutKeys(e *kvpb.Error) *kvpb.Error {
-	told := &kvpb.Error{Code: e.Code, Message: e.Message, Leader: e.Leader, Cause: e.Cause}
+	told := &kvpb.Error{Code: e.Code, Message: e.Message, Leader: e.Leader, Cause: e.Cause,
+		RetryAfterMicros: e.RetryAfterMicros}
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_PARTITION_NOT_FOUND,
-		kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_CLOCK_SKEW:
-		// They name partitions and nodes only.
+		kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_CLOCK_SKEW,
+		kvpb.ErrorCode_QUOTA_EXCEEDED:
+		// Their texts name keyspaces, partitions and nodes only.
 	default:
 		told.Message = "the request is refused (" + e.Code.String() + "); why is not shown to who may " +
 			"not read the keyspace"
@@ -234,12 +238,12 @@ func withoutKeys(e *kvpb.Error) *kvpb.Error {
 	return told
 }
 
-// errBeforeUsers is the answer to a request that came while requests needed no permissions, and
-// was held.
+// errBeforeUsers is the answer to a request that was accepted while requests needed no permissions,
+// and is still held.
 var errBeforeUsers = &kvpb.Error{Code: kvpb.ErrorCode_ACCESS_UNKNOWN, Message: "authentication " +
 	"was enabled while the server held the request, so it was not authorized: ask again"}
 
-// kept takes out a request whose answer is looked at; false: nothing was said of the request.
+// kept removes and returns a registered request; false if it is not registered.
 func (a *authorizer) kept(id uint64) (openRequest, bool) {
 	if a.standing.Load() == 0 {
 		return openRequest{}, false

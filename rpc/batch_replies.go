@@ -20,8 +20,8 @@ func (ss *serverStream) reply(r *kvpb.Response) {
 	ss.answer(r, nil)
 }
 
-// answer is reply for a response that was authorized. One to a call is not refused, however much
-// waits to be sent: held, if not nil, is what it holds until it is sent.
+// answer sends a response that was authorized. The response to a call is never refused, however
+// much waits to be sent: held, if not nil, is the memory that it occupies until it is sent.
 func (ss *serverStream) answer(r *kvpb.Response, held *limit.Claim) {
 	if r.Error == nil || r.Error.Code == kvpb.ErrorCode_NOT_LEADER {
 		ss.throttle.Use()
@@ -92,12 +92,12 @@ func (ss *serverStream) answer(r *kvpb.Response, held *limit.Claim) {
 	}
 }
 
-// refusableBytes is from how many bytes on the response of a read is replaced by a refusal if there
-// is no memory for it.
+// refusableBytes is the size from which the response of a read is replaced by a refusal if there is
+// no memory for it.
 const refusableBytes = 1 << 10
 
-// refusedLocked is the response in the place of one for which there is no memory; nil if there is
-// some. Only the responses of reads are replaced: it is as if the read had not run.
+// refusedLocked returns the response that replaces one for which there is no memory; nil if there
+// is memory. Only responses of reads are replaced, as if the read had not run.
 func (ss *serverStream) refusedLocked(r *kvpb.Response, size int) *kvpb.Response {
 	if size < refusableBytes || !isRead(r) {
 		return nil
@@ -123,29 +123,30 @@ func isRead(r *kvpb.Response) bool {
 	switch r.Result.(type) {
 	case *kvpb.Response_Get, *kvpb.Response_BatchGet, *kvpb.Response_Scan, *kvpb.Response_MergeScan,
 		*kvpb.Response_MultiGet, *kvpb.Response_Count, *kvpb.Response_Changes,
-		*kvpb.Response_InspectTransactions:
+		*kvpb.Response_InspectTransactions, *kvpb.Response_SlowRequests:
 		return true
 	}
 	return false
 }
 
-// heldLocked is how many bytes of memory requests without response take, and responses that are not
-// sent. A response that the connection has taken over in part counts until all of it was written.
+// heldLocked returns how many bytes of memory are taken by requests without response and by
+// responses that are not sent. A response of which the connection has written only a part counts
+// until all of it is written.
 func (ss *serverStream) heldLocked() int {
 	return ss.bytes + ss.out.PendingLocked() + ss.out.UnsentLocked()
 }
 
-// coverLocked has as much memory taken as the stream holds. If there is not as much, the stream is
-// read no further until there is (hasRoomLocked).
+// coverLocked takes from the budget as much memory as the stream holds. If the budget has less, the
+// stream is not read until it has enough (hasRoomLocked).
 func (ss *serverStream) coverLocked() {
 	held := ss.heldLocked()
 	ss.uncovered = !ss.memory.Cover(held)
 	ss.memory.Uncover(held)
 }
 
-// gather has the answers that come while the reader works on a message wait for each other, unless
-// the stream's goroutine is quicker. It is not woken for those to a message of few requests, unless
-// their work takes long (handoff.look).
+// gather makes the answers to a message wait for each other while the reader works on the message,
+// unless the stream's goroutine is quicker. That goroutine is not woken for a message of few
+// requests, unless their work takes long (handoff.look).
 func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 	ss.out.Lock()
 	defer ss.out.Unlock()
@@ -159,7 +160,7 @@ func (ss *serverStream) gather(self *reader, requests []*kvpb.Request) {
 	}
 }
 
-// waitNoLonger has the answers that have gathered sent, and those to come.
+// waitNoLonger has the gathered answers sent, and later ones as they come.
 func (ss *serverStream) waitNoLonger() {
 	ss.out.Lock()
 	ss.few = false
@@ -167,7 +168,7 @@ func (ss *serverStream) waitNoLonger() {
 	ss.out.Wake()
 }
 
-// sendGathered ends that, and sends what has gathered.
+// sendGathered ends gathering, and sends the gathered answers.
 func (ss *serverStream) sendGathered(self *reader) {
 	ss.out.Lock()
 	if ss.working == self {
@@ -176,7 +177,7 @@ func (ss *serverStream) sendGathered(self *reader) {
 	ss.out.UnlockAndSend(len(ss.inFlight) <= directReplies || ss.out.QuietLocked())
 }
 
-// failed reports a reply that could not be sent: a mistake of the caller.
+// failed reports a reply that could not be sent because the caller made a mistake.
 func (ss *serverStream) failed(id uint64, err error) {
 	ss.server.metrics.badReplies.Inc()
 	ss.server.config.Logger.Error("response dropped",
@@ -186,16 +187,16 @@ func (ss *serverStream) failed(id uint64, err error) {
 // tagResponses is the field number and wire type of BatchResponse.responses.
 const tagResponses = 1<<3 | 2
 
-// directReplies is up to how many requests in flight, after it, a response is sent at once by the
-// goroutine that replies.
+// directReplies is the number of other requests in flight up to which the replying goroutine sends
+// a response itself, at once.
 const directReplies = 1
 
-// fewRequests is up to how many requests of a message are answered together. They mostly are one
-// caller's, which waits for all of them.
+// fewRequests is the number of requests in a message up to which they are answered together. They
+// mostly belong to one caller, which waits for all of them.
 const fewRequests = 4
 
-// hasRoomLocked says whether to read on. A stream with nothing in flight always has room, so that
-// one large request passes.
+// hasRoomLocked reports whether to read on. A stream with nothing in flight always has room, so
+// that one large request passes.
 func (ss *serverStream) hasRoomLocked() bool {
 	config := &ss.server.config
 	return len(ss.inFlight) < config.MaxInFlight &&
@@ -203,12 +204,13 @@ func (ss *serverStream) hasRoomLocked() bool {
 		(!ss.uncovered || ss.heldLocked() == 0)
 }
 
-// isDoneLocked says whether everything asked has been answered, and the answers are on their way.
+// isDoneLocked reports whether all requests have been answered, and the answers are given to the
+// connection.
 func (ss *serverStream) isDoneLocked() bool {
 	return len(ss.inFlight) == 0 && ss.out.PendingLocked() == 0 && !ss.out.SendingLocked()
 }
 
-// wait returns when the condition holds; with an error when the stream ends first.
+// wait returns when the condition holds, or with an error when the stream ends first.
 func (ss *serverStream) wait(conditionLocked func() bool) error {
 	for {
 		ss.out.Lock()
@@ -235,7 +237,7 @@ func (ss *serverStream) signalRoomLocked() {
 	}
 }
 
-// giveBack gives back all the memory of a stream that is over.
+// giveBack releases all the memory of a stream that is over.
 func (ss *serverStream) giveBack() {
 	ss.conn.GiveBack()
 	ss.out.Lock()

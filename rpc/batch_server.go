@@ -25,9 +25,9 @@ import (
 
 // BatchServerConfig configures a BatchServer. Either Handle or Take is required.
 type BatchServerConfig struct {
-	// Take is like Handle, for a handler whose requests may take time: it takes over the requests
-	// of one message, in so far as their order matters, without waiting for anything, and returns
-	// what is left to do, or nil. See Work. It does not keep batch.
+	// Take is like Handle, for a handler whose requests may take time. It does the part of the work
+	// in which the order of the requests matters, without waiting for anything, and returns the
+	// rest of the work, or nil. See Work. It does not keep batch.
 	Take func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) Work
 	// Handle takes over the requests of one message. It owns batch. It, or what it passes a request
 	// to, calls reply exactly once for each request, from any goroutine, with Response.Id =
@@ -35,63 +35,63 @@ type BatchServerConfig struct {
 	// lives. reply never blocks, does not keep the response, and does nothing once the stream has
 	// ended.
 	//
-	// While Handle runs no further request of the same client is delivered, so it should hand on
-	// and return.
+	// While Handle runs no further request of the same client is delivered, so Handle should pass
+	// the work on and return.
 	Handle func(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response))
-	// Cluster gives the cluster this node belongs to, 0 while it does not know. A Hello that names
-	// another is refused. nil: not checked.
+	// Cluster returns the cluster to which this node belongs, 0 while the node does not know. A
+	// Hello that names another cluster is refused. nil: not checked.
 	Cluster func() uint64
-	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192);
-	// beyond it the stream is not read.
+	// MaxInFlight bounds the requests of one stream that have no response yet (default 8192).
+	// Beyond it the stream is not read.
 	MaxInFlight int
-	// MaxInFlightBytes bounds their bytes and those of responses that wait to be sent, per stream
-	// (default 32 MiB); beyond it the stream is not read. When responses alone reach it, further
-	// large ones are replaced by OVERLOADED.
+	// MaxInFlightBytes bounds, per stream, the bytes of such requests and of responses that wait to
+	// be sent (default 32 MiB). Beyond it the stream is not read. When responses alone reach it,
+	// further large ones are replaced by OVERLOADED.
 	MaxInFlightBytes int
-	// Memory bounds the memory of all requests without response, of all streams, of responses that
-	// wait to be sent, and of messages that are being received. Requests for which there is none get
-	// OVERLOADED, and so do reads with responses for which there is none; large messages end their
-	// stream with RESOURCE_EXHAUSTED. Default: MaxBytes, which is 1 GiB by default.
+	// Memory bounds the memory of all streams: of requests without response, of responses that wait
+	// to be sent, and of messages that are being received. Without memory, requests get OVERLOADED,
+	// responses of reads are replaced by OVERLOADED, and large messages end their stream with
+	// RESOURCE_EXHAUSTED. Default: a budget of 1 GiB.
 	Memory   *limit.RequestMemory
 	MaxBytes int64
-	// Unpacked, if set, says how many bytes of memory a request takes beside its encoding when it is
-	// worked on. It must be quick, and believe nothing of what the request says.
+	// Unpacked, if set, returns how many bytes of memory a request takes besides its encoding while
+	// it is served. It must be quick, and must not trust the request's contents.
 	Unpacked func(q *kvpb.Request) int
-	// MaxStreams bounds the open streams (default 1024). Parties share them (package quota): one that
-	// has its share loses an older one of its own for each new one, or is refused with
+	// MaxStreams bounds the open streams (default 1024). Principals share them (package quota): a
+	// principal that has its share loses an older stream for each new one, or is refused with
 	// RESOURCE_EXHAUSTED.
 	MaxStreams int
-	// Guard, if set, is asked before Handle or Take whether a request's client may do what it asks
-	// for. Servers need no permissions. nil: nothing is asked.
+	// Guard, if set, decides before Handle or Take whether a client may make a request. Servers
+	// need no permissions. nil: every client may.
 	Guard access.Guard
-	// CertificateUsers takes the common name of a client's verified certificate for its user, if no
-	// token comes. It is for servers that know which authority signs clients' certificates: else
-	// those that verify are other servers'.
+	// CertificateUsers makes the common name of a client's verified certificate its user, if it
+	// sends no token. Set it only if the server knows which authority signs clients' certificates:
+	// otherwise verified certificates are those of servers.
 	CertificateUsers bool
-	// RequiresAuth says whether a request needs any right at all. Its cost does not depend on the
-	// size of the request. lasting says that the answer may come late and tell of what is new by
-	// then, so that it is authorized once more. A refusal is the answer instead. It is required
-	// with Guard, and safe for concurrent use.
+	// RequiresAuth reports whether a request needs any right. Its cost must not depend on the size
+	// of the request. lasting says that the answer may come late and contain newer data, so that
+	// the request is authorized again. A refusal is the answer instead. RequiresAuth is required
+	// with Guard, and must be safe for concurrent use.
 	RequiresAuth func(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error)
 	// Permissions appends the permissions that a request needs, which alias the request. It is
-	// called for a request that requires any, and only if it matters which: they take memory for
-	// each key. A refusal is the answer instead. It is required with Guard, and safe for concurrent
-	// use.
+	// called only for requests that require any, and only if the client has limited rights, because
+	// permissions take memory for each key. A refusal is the answer instead. Permissions is
+	// required with Guard, and must be safe for concurrent use.
 	Permissions func(q *kvpb.Request, needs []access.Permission) (
 		_ []access.Permission, refusal *kvpb.Error)
-	// Calls answers the calls among the requests, which neither Handle nor Take nor Guard sees. nil:
-	// there are none.
+	// Calls answers the calls among the requests, which neither Handle nor Take nor Guard sees.
+	// nil: calls are not served.
 	Calls *CallServer
-	// Took, if set, is told of one in 64 requests how long it took: from when it was received until
-	// its response was handed to the stream. It must not block.
+	// Took, if set, is called for one in 64 requests with its duration: from when it was received
+	// until its response was handed to the stream. It must not block.
 	Took func(kind RequestKind, took time.Duration)
 	// Logger is nil for none, Registry nil for no metrics.
 	Logger   *slog.Logger
 	Registry metric.Registry
 }
 
-// BatchServer takes requests off the streams of clients and sends responses back, and knows nothing
-// of what they mean.
+// BatchServer reads requests from the streams of clients and sends responses back. It does not
+// interpret them.
 type BatchServer struct {
 	config  BatchServerConfig
 	clients *clients
@@ -99,9 +99,11 @@ type BatchServer struct {
 	memory  *limit.RequestMemory
 	metrics *batchMetrics
 	open    openStreams
-	// decoding are held while a large message of a party is decoded.
+	// decoding serializes the decoding of large messages per principal: each mutex is held while a
+	// large message of its principals is decoded.
 	decoding [decodingTurns]sync.Mutex
-	// stolen counts the readers of all streams that were replaced and are not done; see handoff.
+	// stolen counts the readers of all streams that were replaced and have not finished; see
+	// handoff.
 	stolen atomic.Int32
 }
 
@@ -134,27 +136,34 @@ func NewBatchServer(c BatchServerConfig) *BatchServer {
 		memory: c.Memory}
 }
 
-// grantedStreams is how many streams a party may have whatever its share.
+// grantedStreams is how many streams a principal may have whatever its share.
 const grantedStreams = 8
 
-// errNoPlace is what a stream hears for which none of its party can lose its place yet.
+// errNoPlace ends a new stream if no older stream of its principal may lose its place yet.
 var errNoPlace = status.Error(codes.ResourceExhausted, "this server has given this host, or this "+
 	"certificate, its share of connections; try another server, or later")
 
 // errConnectionClosed ends a stream whose connection is closed already.
 var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
 
-// errPlaceLost is what a stream hears that has lost its place to another one of its party.
+// errPlaceLost ends a stream that has lost its place to another stream of its principal.
 var errPlaceLost = status.Error(codes.Unavailable, "this server has ended the connection, because "+
 	"the same host, or the same certificate, has opened more than its share of them")
 
-// Gone says that a client has no stream open here, so that it waits for no answer to what it has
-// sent: it has ended, it was cut off, or it will open another stream, and send again what it still
-// wants.
+// Gone reports that a client has no stream open here, so that it does not wait for answers: the
+// client has ended, was disconnected, or will open another stream and send again the requests that
+// it still wants.
 func (s *BatchServer) Gone(client uint64) bool { return s.clients.gone(client) }
 
-// ClientAddress is where a client is connected from, for people; "" if it has no stream open here.
-func (s *BatchServer) ClientAddress(client uint64) string { return s.clients.address(client) }
+// ClientIdentity returns the address from which a client is connected, and the name of its user,
+// for display; "" if it has no stream open here, or the user is unknown.
+func (s *BatchServer) ClientIdentity(client uint64) (address, user string) {
+	address, authorizer := s.clients.identity(client)
+	if authorizer != nil && s.config.Guard.Enabled() {
+		user = authorizer.client().Name()
+	}
+	return address, user
+}
 
 // serve serves a client's connection until it ends. first holds the client's hello, and perhaps
 // requests.
@@ -184,7 +193,6 @@ func (s *BatchServer) serve(
 		return
 	}
 	defer place.Leave()
-	s.clients.cameFrom(turn, from.address)
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	if conn.Accept() != nil {
@@ -205,6 +213,7 @@ func (s *BatchServer) serve(
 	if s.config.Guard != nil && !first.Hello.Server {
 		ss.authorizer = newAuthorizer(&s.config, s.metrics, from, first.Hello.Token)
 	}
+	s.clients.identify(turn, from.address, ss.authorizer)
 	conn.SetBudget(&ss.memory)
 	defer ss.giveBack()
 	s.open.add(ss)
@@ -226,7 +235,7 @@ func (s *BatchServer) serve(
 		ss.throttle.PenalizeUseless()
 	}
 	ss.endCalls()
-	// A client that does not read what is being sent to it is not waited for.
+	// Do not wait for a client that does not read its answers.
 	hurry := time.AfterFunc(endTimeout, func() { _ = conn.Close() })
 	ss.out.Close()
 	sender.Wait()
@@ -241,15 +250,15 @@ func (s *BatchServer) serve(
 	ss.calls.Wait()
 }
 
-// endTimeout bounds how long a stream that is over waits for the message that is being sent.
+// endTimeout bounds how long a stream that has ended waits for the message that is being sent.
 const endTimeout = 500 * time.Millisecond
 
-// admit takes in a client's stream; clients.close ends it.
+// admit registers a client's stream; clients.close ends it.
 func (s *BatchServer) admit(hello *kvpb.Hello) (*clientTurn, error) {
 	if err := s.checkHello(hello); err != nil {
 		return nil, err
 	}
-	// Streams that have lost their place are there until they have ended.
+	// Streams that have lost their place still count until they have ended.
 	return s.clients.open(hello, s.config.MaxStreams+max(s.config.MaxStreams/8, 1))
 }
 
@@ -283,50 +292,50 @@ type serverStream struct {
 	// ctx ends with the server, and when the stream is over.
 	ctx context.Context
 	out *outbox.Outbox
-	// readers are the goroutines that read it.
+	// readers manages the goroutines that read the stream.
 	readers *handoff
-	// authorizer says what the client may do; nil: everything.
+	// authorizer checks the client's permissions; nil: it may do everything.
 	authorizer *authorizer
-	// throttle is the connection's; nil: it has none.
+	// throttle is the connection's throttle; nil: it has none.
 	throttle *limit.ConnThrottle
-	// ofServer: the client is a server of the cluster.
+	// ofServer is set if the client is a server of the cluster.
 	ofServer bool
-	// room has space for one token: it may be worth to read on.
+	// room holds a token if the reader may have room to read on. Capacity 1.
 	room chan struct{}
-	// callContext is that of calls. endCalls ends it when no client waits for them any more; at its
-	// end the stream waits for them.
+	// callContext is the context of the stream's calls. endCalls ends it when no client waits for
+	// them any more. When the stream ends, it waits for its calls.
 	callContext context.Context
 	endCalls    context.CancelFunc
 	calls       sync.WaitGroup
 
 	// Guarded by out.mu. inFlight maps the id of each request without response to its size in
-	// memory, bytes is their sum, and memory what was taken for them and for responses that are not
-	// sent (heldLocked). The size of a request that is
-	// timed is negative.
+	// memory; the size of a request that is timed is negative. bytes is the sum of the sizes.
+	// memory is how much of the budget the stream has taken, for requests and for responses that
+	// are not sent (heldLocked).
 	inFlight map[uint64]int
 	timed    timedRequests
 	bytes    int
 	memory   limit.Credit
-	// uncovered: there was not as much memory as the stream holds when that was looked at last.
+	// uncovered is set if the budget had too little memory for the stream at the last check.
 	uncovered bool
-	// calling is how many of inFlight are calls. held is what answers to calls hold until they are
+	// calling counts the calls in inFlight. held is the memory of their answers until they are
 	// sent.
 	calling int
 	held    []heldAnswer
 	// waiting is set while the reader waits for room.
 	waiting bool
-	// working is the reader that works on a message of several requests: the answers to them gather
-	// meanwhile, as far as no other goroutine takes them off to send them, and it sends them when
-	// it is done.
+	// working is the reader that works on a message of several requests. Their answers gather
+	// meanwhile, unless another goroutine sends them, and the reader sends them when it has
+	// finished.
 	working *reader
-	// few: it is a message of few requests, with ids from low to high. The answers to them wait for
-	// the last, without a goroutine being woken to send them before.
+	// few is set for a message of few requests, with ids from low to high. Their answers wait for
+	// the last of them, and no goroutine is woken to send them earlier.
 	few       bool
 	low, high uint64
 }
 
-// serve reads until the client ends the stream, breaks the protocol, or is fenced off; or self is
-// replaced. batch is what has been read already; nil: nothing.
+// serve reads until the client ends the stream, breaks the protocol, or is fenced off, or until
+// self is replaced. batch has been read already; nil: nothing has.
 func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 	size := 0 // of the message that the batch is of; a hello is small
 	for {
@@ -356,11 +365,11 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 			return err
 		}
 		if ss.throttle.Over() {
-			return errConnectionClosed // whatever has been read of it
+			return errConnectionClosed // requests that were already read are dropped
 		}
 		message, err := ss.conn.Receive()
 		if errors.Is(err, io.EOF) {
-			// The client asks for nothing more, but waits for what it asked.
+			// The client sends no more requests, but waits for its answers.
 			return ss.wait(ss.isDoneLocked)
 		}
 		if err != nil {
@@ -380,8 +389,8 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 }
 
 // decode decodes a message that takes so many bytes of memory. A large one is decoded in slices,
-// between which others may go first; of a party, a server decodes one such message at a time,
-// whatever the number of its streams, and no other party waits for it.
+// between which other goroutines may run. Of each principal a server decodes one large message at a
+// time, whatever the number of its streams, and no other principal waits for it.
 func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchRequest) error {
 	if size < largeMessage || ss.ofServer {
 		return wire.UnmarshalOwned(message, batch)
@@ -395,16 +404,17 @@ func (ss *serverStream) decode(message []byte, size int, batch *kvpb.BatchReques
 	return decodeSlices(message, batch, ss.throttle.Rest)
 }
 
-// Parties take turns in decoding by a hash of their names.
+// Principals share the mutexes of decoding by a hash of their names.
 const decodingTurns = 64
 
 var decodingSeed = maphash.MakeSeed()
 
-// largeMessage is from how many bytes on, decoded, a message takes a millisecond or more to decode.
+// largeMessage is the decoded size from which a message takes a millisecond or more to decode.
 const largeMessage = 1 << 20
 
-// hand passes requests to Handle or Take, and returns what is left to do. They share the memory of
-// a message, so many bytes, which may have more than the requests: each counts for its part.
+// hand passes requests to Handle or Take, and returns the rest of the work. The requests share the
+// memory of a message, in bytes, which may be more than the requests need; each request counts for
+// its part.
 func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, err error) {
 	share := bytes / len(requests)
 	checked := ss.server.config.Calls.check(requests)
@@ -417,7 +427,7 @@ func (ss *serverStream) hand(requests []*kvpb.Request, bytes int) (work Work, er
 				r.Id)
 		}
 		size := share
-		if len(requests) > 1 { // one alone is not larger than its message
+		if len(requests) > 1 { // a single request is not larger than its message
 			size = max(r.SizeVT(), share)
 		}
 		if r.Call != nil {

@@ -18,22 +18,22 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Fields of gRPC's metadata that a kvpb.Call has fields for.
+// Fields of gRPC's metadata that correspond to fields of a kvpb.Call.
 const (
 	tokenKey         = "token"
 	requireLeaderKey = "hasleader"
 )
 
-// maxCallAnswerBytes bounds the encoded answer of a call: a message can hold no more.
+// maxCallAnswerBytes bounds the encoded answer of a call, which must fit into a message.
 const maxCallAnswerBytes = wire.MaxMessageBytes - 4<<10
 
-// enterCall counts a call that is to begin; or says why it does not.
+// enterCall counts a call that is to begin, or returns the reason for refusing it.
 func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
 	if c.refusal != nil {
 		return c.refusal
 	}
-	// The request counts as in flight already, so that BatchServer.Drain, which comes later than
-	// CallServer.Drain, waits for the call if this does not refuse it.
+	// The request counts as in flight already. So if this check does not refuse the call,
+	// BatchServer.Drain, which is called after CallServer.Drain, waits for it.
 	if ss.server.config.Calls.draining.Load() {
 		return &kvpb.Error{Code: kvpb.ErrorCode_INVALID_ARGUMENT,
 			Message: "this server is closing: call another one"}
@@ -48,14 +48,15 @@ func (ss *serverStream) enterCall(c checkedCall) *kvpb.Error {
 	return nil
 }
 
-// heldAnswer is what the answer to a call holds until the outbox's chunk of that number is sent.
+// heldAnswer is memory that the answer to a call occupies until the given chunk of the outbox is
+// sent.
 type heldAnswer struct {
 	chunk uint64
 	claim *limit.Claim
 }
 
-// progressLocked is told when something was sent. What the connection has taken over and not
-// written yet takes memory as before, however long that is for a client that does not read.
+// progressLocked is called when something was sent. Answers that the connection has taken and not
+// written yet still occupy memory, however slowly the client reads.
 func (ss *serverStream) progressLocked() {
 	sent := 0
 	for sent < len(ss.held) && ss.out.WrittenLocked(ss.held[sent].chunk) {
@@ -69,22 +70,22 @@ func (ss *serverStream) progressLocked() {
 	ss.signalRoomLocked()
 }
 
-// serverCall is a call that is under way.
+// serverCall is a call under way.
 type serverCall struct {
 	server *CallServer
 	stream *serverStream
 	id     uint64
 	method *calledMethod
-	// message is the encoded request until that is decoded. It aliases the message that brought it,
-	// with all other requests of that.
+	// message is the encoded request until it is decoded. It aliases, and so keeps, the whole
+	// message that contained it.
 	message       []byte
 	token         string
 	requireLeader bool
-	// deadline is zero if there is none.
+	// deadline is zero if the call has none.
 	deadline time.Time
 }
 
-// serve serves the call in the stream's context of calls, or one made of that.
+// serve serves the call in the stream's context of calls, or one derived from it.
 func (c *serverCall) serve(ctx context.Context) {
 	defer c.stream.calls.Done()
 	if !c.deadline.IsZero() {
@@ -143,7 +144,7 @@ func (c *serverCall) answer(answer any, err error) {
 	c.stream.answer(&kvpb.Response{Id: c.id, Call: outcome}, held)
 }
 
-// asStatus is an error with a status, as gRPC makes one of what a handler returns.
+// asStatus converts an error to one with a status, as gRPC does with the error of a handler.
 func asStatus(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -151,7 +152,7 @@ func asStatus(err error) error {
 	return status.FromContextError(err).Err()
 }
 
-// contextOfCalls is the context of a stream's calls.
+// contextOfCalls makes the context of a stream's calls.
 func contextOfCalls(ctx context.Context, from *peer.Peer) context.Context {
 	ctx = peer.NewContext(ctx, from)
 	return limit.Leaves(metadata.NewIncomingContext(ctx, metadata.MD{}))

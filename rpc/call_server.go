@@ -15,58 +15,59 @@ import (
 )
 
 const (
-	// maxStreamCalls bounds the calls of one stream that are under way.
+	// maxStreamCalls bounds the calls under way on one stream.
 	maxStreamCalls = 2048
-	// callBytes is about what a call takes besides its request: a goroutine, most of all.
+	// callBytes estimates the memory of a call besides its request, mostly that of its goroutine.
 	callBytes = 16 << 10
-	// idleCallers is how many goroutines wait for calls. The stack of one that has served some has
-	// grown to what a call needs.
+	// idleCallers is how many goroutines wait for calls. They are reused because their stacks have
+	// grown to the size that a call needs.
 	idleCallers = 64
 )
 
 // CallServer answers the calls on clients' connections (kvpb.Call) with the handlers of gRPC
-// services. A handler sees no difference from a call of gRPC, except that there are no headers to
-// send and no transport stream; it judges its callers. Methods with streams are not served, and
-// one that waits for other clients should not be registered: that a caller has given up is noticed
-// when its connection ends.
+// services. For a handler a call is like a call of gRPC, except that it cannot send headers and has
+// no transport stream; the handler authorizes its callers. Methods with streams are not served. A
+// method that waits for other clients should not be registered, because a caller that gives up is
+// noticed only when its connection ends.
 //
-// Register services before the BatchServer serves whose BatchServerConfig.Calls it is.
+// Register services before the BatchServer with this CallServer in its configuration serves.
 type CallServer struct {
 	config  CallServerConfig
 	methods map[string]*calledMethod
 
-	// queue hands calls to the goroutines that wait for one; idle counts these.
+	// queue hands calls to the idle goroutines; idle counts them.
 	queue   chan *serverCall
 	idle    atomic.Int32
 	stop    chan struct{}
 	closing sync.Once
 	running sync.WaitGroup
-	// draining says that no more calls begin.
+	// draining is set when no further call may begin.
 	draining atomic.Bool
 }
 
 var _ grpc.ServiceRegistrar = (*CallServer)(nil)
 
-// calledMethod is one method.
+// calledMethod is a registered method.
 type calledMethod struct {
 	name    string
 	service any
 	handler grpc.MethodHandler
-	// shape is that of its requests.
+	// shape is the shape of its requests.
 	shape *wire.Shape
 }
 
 // CallServerConfig configures a CallServer.
 type CallServerConfig struct {
-	// Better gives the address at which calls are answered with fewer steps in between, "" for none.
-	// It is asked for each call. nil: there is none.
+	// Better returns the address of a server that answers calls with fewer hops, "" for none. It is
+	// called for each call. nil: there is none.
 	Better func() string
-	// Quick says of a method whether calls of it mostly end without waiting for anything, at present:
-	// those of a message are then served one after the other, by the goroutine that reads, and on if
-	// it takes long. nil: no method's.
+	// Quick reports whether calls of a method mostly end without waiting, at present. Such calls in
+	// one message are served one after the other by the reading goroutine, and by others if they
+	// take long. nil: no method is quick.
 	Quick func(method string) bool
-	// Share gives the context for quick calls of one message, which are done one after the other, and
-	// had all come before; end is called after the last. nil: they share nothing.
+	// Share makes the context for the quick calls of one message, which are served one after the
+	// other and had all arrived before the first began; end is called after the last. nil: they
+	// share nothing.
 	Share func(context.Context) (_ context.Context, end func())
 }
 
@@ -101,25 +102,25 @@ func (s *CallServer) RegisterService(d *grpc.ServiceDesc, service any) {
 	}
 }
 
-// Drain has calls that arrive from now on refused before they are made: their callers make them at
-// another server. It is for a server that is about to end, before BatchServer.Drain, which then
+// Drain refuses calls that arrive from now on before they are made, so that their callers make them
+// at another server. A server that is about to end calls it before BatchServer.Drain, which then
 // waits for all calls that were not refused.
 func (s *CallServer) Drain() { s.draining.Store(true) }
 
-// Close ends the goroutines that wait for calls. No call may come any more.
+// Close ends the idle goroutines. No call may arrive any more.
 func (s *CallServer) Close() {
 	s.closing.Do(func() { close(s.stop) })
 	s.running.Wait()
 }
 
-// checkedCall is what was found out of a call before it is made: what it takes in memory beside its
-// encoding, how many parts its request has, and why it is refused, if it is.
+// checkedCall is the result of checking a call before it is made: its memory besides its encoding,
+// the number of parts of its request, and the reason for refusing it, if any.
 type checkedCall struct {
 	bytes, parts int
 	refusal      *kvpb.Error
 }
 
-// check looks at the calls among requests; nil if there are none. It may be called on nil.
+// check checks the calls among requests; nil if there are none. s may be nil.
 func (s *CallServer) check(requests []*kvpb.Request) (checked []checkedCall) {
 	for i, r := range requests {
 		if r.Call == nil {
@@ -156,7 +157,7 @@ func (s *CallServer) checkOne(c *kvpb.Call) checkedCall {
 	return checkedCall{bytes: callBytes + parts*wire.PartBytes, parts: parts}
 }
 
-// partsOfCalls is how many parts calls have that were checked.
+// partsOfCalls returns the number of parts of the checked calls together.
 func partsOfCalls(checked []checkedCall) (parts int) {
 	for _, c := range checked {
 		parts += c.parts

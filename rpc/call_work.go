@@ -9,11 +9,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// maxCallTime is the longest timeout of a call that counts: a duration has no room for all.
+// maxCallTime bounds the timeout of a call, because a larger one may overflow a duration.
 const maxCallTime = 24 * time.Hour
 
-// begin begins calls, without waiting for anything, and returns what is left to do for them; nil:
-// nothing is. The calls hold the stream until they are answered.
+// begin begins calls, without waiting for anything, and returns the rest of the work; nil if
+// nothing is left. The stream stays open until the calls are answered.
 func (s *CallServer) begin(ss *serverStream, requests []*kvpb.Request) Work {
 	var quick *quickCalls
 	now := time.Now()
@@ -39,11 +39,11 @@ func (s *CallServer) begin(ss *serverStream, requests []*kvpb.Request) Work {
 	return quick
 }
 
-// newCall is the call of a request that was checked, and came now.
+// newCall makes the call of a checked request that arrived at now.
 func (s *CallServer) newCall(ss *serverStream, r *kvpb.Request, now time.Time) *serverCall {
 	c := &serverCall{server: s, stream: ss, id: r.Id, method: s.methods[r.Call.Method],
 		message: r.Call.Message, requireLeader: r.Call.RequireLeader,
-		// It aliases the message that brought it, and may be kept.
+		// The token aliases the message that contained it, and the handler may keep it.
 		token: strings.Clone(r.Call.Token)}
 	if r.TimeoutMicros > 0 {
 		c.deadline = now.Add(time.Duration(min(r.TimeoutMicros, uint64(maxCallTime.Microseconds()))) *
@@ -76,7 +76,7 @@ func (q *quickCalls) Run() {
 // Done implements Work.
 func (q *quickCalls) Done() {}
 
-// bothWorks is the work of the commands and of the calls of one message.
+// bothWorks combines the work of the commands and of the calls of one message.
 type bothWorks [2]Work
 
 // Run implements Work.
@@ -93,7 +93,7 @@ func (b bothWorks) Done() {
 	}
 }
 
-// work serves a call, and others that come while few goroutines wait for one.
+// work serves a call, and then further calls while few goroutines are idle.
 func (s *CallServer) work(c *serverCall) {
 	for {
 		c.serve(c.stream.callContext)

@@ -9,19 +9,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// sliceBytes is how much of an encoded message is decoded at a time: up to a thousand parts, which
+// sliceBytes is how many bytes of a message are decoded at a time: up to a thousand parts, which
 // take about 0.1 ms.
 const sliceBytes = 2 << 10
 
 // decodeSlices decodes a message from bytes that the message may alias, as UnmarshalVTUnsafe does,
-// and calls between again and again: a message of a few hundred KiB may have so many parts that it
+// and calls between regularly: a message of a few hundred KiB may have so many parts that decoding
 // takes tens of milliseconds.
 //
-// It makes use of that decoding adds to a message: what an encoding consists of may be decoded one
-// after the other. Of fields that are larger than a slice, messages are decoded in slices, too.
+// It relies on decoding being additive: the parts of an encoding may be decoded one after the other
+// into the same message. Message fields larger than a slice are decoded in slices, too.
 func decodeSlices(b []byte, m wire.Aliasing, between func()) error {
 	fields := m.ProtoReflect().Descriptor().Fields()
-	slice := 0 // b[:slice] are whole fields, to be decoded
+	slice := 0 // b[:slice] holds whole fields, to be decoded
 	flush := func() error {
 		between()
 		err := m.UnmarshalVTUnsafe(b[:slice])
@@ -57,7 +57,8 @@ func decodeSlices(b []byte, m wire.Aliasing, between func()) error {
 	return flush()
 }
 
-// partOf is the message into which the content of a field is decoded; nil if it is none.
+// partOf returns the message into which the content of a field is decoded; nil if the field is not
+// a message.
 func partOf(m wire.Aliasing, field protoreflect.FieldDescriptor) wire.Aliasing {
 	if field == nil || field.Message() == nil || field.IsMap() {
 		return nil

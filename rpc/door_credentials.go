@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
 
-// doorCredentials know servers from clients when the handshake of a gRPC connection is over:
-// servers' connections take no place from those of hosts, and are not counted.
+// doorCredentials recognize servers when the handshake of a gRPC connection is over: servers'
+// connections take no places from other hosts, and do not count.
 type doorCredentials struct {
 	credentials.TransportCredentials
 	policy *authn.PeerPolicy

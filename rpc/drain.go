@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// drainPeriod is how often Drain looks.
+// drainPeriod is how often Drain checks for answers.
 const drainPeriod = 2 * time.Millisecond
 
 // openStreams are the streams that a BatchServer serves.
@@ -30,10 +30,11 @@ func (o *openStreams) remove(ss *serverStream) {
 	delete(o.all, ss)
 }
 
-// Drain waits until the requests that have been taken in at this moment are answered and the
-// answers are on their way, or their streams or ctx have ended. It is for a server that is about to
-// end: what comes meanwhile is served, and not waited for.
-func (s *BatchServer) Drain(ctx context.Context) {
+// Drain waits until all requests taken so far are answered and their answers are given to the
+// connections, or until their streams or ctx have ended. It is for a server that is about to end.
+// Requests that arrive meanwhile are served, but not waited for. Drain returns false if ctx has
+// ended first.
+func (s *BatchServer) Drain(ctx context.Context) bool {
 	waiting := make(map[*serverStream][]uint64)
 	s.open.mu.Lock()
 	for ss := range s.open.all {
@@ -49,13 +50,13 @@ func (s *BatchServer) Drain(ctx context.Context) {
 			}
 		}
 		if len(waiting) == 0 {
-			return
+			return true
 		}
 		timer.Reset(drainPeriod)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -71,7 +72,7 @@ func (ss *serverStream) unanswered() []uint64 {
 	return ids
 }
 
-// waitsFor says whether one of the requests has no answer yet, or answers wait to be sent.
+// waitsFor reports whether one of the requests has no answer yet, or answers wait to be sent.
 func (ss *serverStream) waitsFor(ids []uint64) bool {
 	ss.out.Lock()
 	defer ss.out.Unlock()

@@ -13,15 +13,15 @@ import (
 )
 
 // grpcBatch serves KV.Batch, the data protocol over gRPC, to clients in other languages. It passes
-// messages between the stream and a connection within the process, which is served as every other:
-// whatever holds for those holds here.
+// messages between the stream and a connection within the process, which is served, with all
+// limits, like every other connection.
 type grpcBatch struct {
 	kvpb.UnimplementedKVServer
 	clients *BatchServer
 }
 
-// refusedKey is in the trailer of a stream of which the server has read no request but its first
-// message's, and run none.
+// refusedKey is in the trailer of a stream whose requests the server has not run: it has read no
+// more than the first message.
 const refusedKey = "tidemark-refused"
 
 // Batch implements kvpb.KVServer.
@@ -44,7 +44,7 @@ func (g *grpcBatch) Batch(stream kvpb.KV_BatchServer) error {
 		_ = served.Close()
 		<-over
 	}()
-	// It ends when this method has returned, if not before.
+	// The goroutine ends no later than this method's return.
 	go passRequests(stream, conn)
 	err = passResponses(conn, stream)
 	var refused *transport.Refused

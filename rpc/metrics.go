@@ -5,7 +5,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// batchMetrics are a BatchServer's.
+// batchMetrics are the metrics of a BatchServer.
 type batchMetrics struct {
 	streams    *metric.Gauge
 	requests   *metric.Counter
@@ -50,7 +50,7 @@ func newBatchMetrics(r metric.Registry) *batchMetrics {
 	}
 }
 
-// doorMetrics are those of a Server's connections.
+// doorMetrics are the metrics of a Server's connections.
 type doorMetrics struct {
 	placesLost, inboundClosed, refused, paused *metric.Counter
 	receivedBytes, sentBytes                   *metric.Counter

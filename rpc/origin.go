@@ -12,27 +12,27 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// origin is what is known of the other side of a client's connection by the connection alone.
+// origin describes the other side of a client's connection, as far as the connection alone shows.
 type origin struct {
-	// address is for people.
+	// address is for display.
 	address, party string
-	// certificateName is the common name of the certificate, if that was verified; "" without.
+	// certificateName is the common name of a verified certificate; "" if there is none.
 	certificateName string
-	// peer is the same as gRPC has it, for the handlers of calls.
+	// peer is the same in gRPC's form, for the handlers of calls.
 	peer *peer.Peer
-	// server says why the other side is not known as a server; nil if it is. done is called when the
-	// connection has ended.
+	// server returns an error if the other side has not proved to be a server. done is called when
+	// the connection has ended.
 	server func() (done func(), err error)
 }
 
-// originOfConn is that of a connection of package transport.
+// originOfConn returns the origin of a connection of package transport.
 func (s *Server) originOfConn(c *transport.Conn) origin {
 	return origin{address: c.RemoteAddr().String(), party: authn.Principal(c.TLS(), c.RemoteAddr()),
 		certificateName: authn.CertificateName(c.TLS()), peer: peerOfConn(c),
 		server: func() (func(), error) { return s.peers.AdmitConn(c) }}
 }
 
-// originOfCall is that of a gRPC call. Servers do not bring requests that way.
+// originOfCall returns the origin of a gRPC call. Servers do not send requests by gRPC.
 func originOfCall(ctx context.Context) origin {
 	o := origin{party: authn.PrincipalOfCall(ctx),
 		certificateName: authn.CertificateName(authn.TLSOfCall(ctx)),
@@ -50,7 +50,7 @@ func originOfCall(ctx context.Context) origin {
 	return o
 }
 
-// peerOfConn is the other side of a connection of package transport as gRPC has it.
+// peerOfConn returns the other side of a connection of package transport in gRPC's form.
 func peerOfConn(c *transport.Conn) *peer.Peer {
 	p := &peer.Peer{Addr: c.RemoteAddr(), LocalAddr: c.Raw().LocalAddr()}
 	if state := c.TLS(); state != nil {

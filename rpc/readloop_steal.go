@@ -10,60 +10,62 @@ import (
 )
 
 // Read-loop stealing: one goroutine reads a client's stream and does the work of each message
-// before it reads the next, because that costs nothing: a read from memory takes a microsecond. But
-// one read may have to wait for a disk, and what lies behind it on the stream, pings included, must
-// not wait as well. So the reader is watched. If the work of one message takes longer than
-// handoffAfter, another goroutine takes the reader's place: it begins what no goroutine has begun
-// of that work, and reads on. The one that was replaced ends with the piece that it is busy with.
+// before it reads the next, which costs no goroutine switch: a read from memory takes a
+// microsecond. But a read may have to wait for a disk, and messages behind it on the stream, pings
+// included, must not wait as well. So the reader is watched. If the work of one message takes
+// longer than handoffAfter, another goroutine replaces the reader: it continues with the requests
+// that were not begun, and reads on. The replaced goroutine ends with the request that it is busy
+// with.
 //
-// A message of many requests has the next one read at once, by another goroutine, and is left to
-// the one that read it: so a client with one stream gets more than one processor. If that one takes
-// long, others share its work.
+// A message of many requests is left to the goroutine that read it, and another goroutine reads the
+// next message at once: so a client with one stream can use more than one processor. If that work
+// takes long, other goroutines share it.
 //
-// Requests are taken in the order in which they came all the same: Take is done with a message
-// before the next one is read, and is quick; what may be overtaken is work that has been taken.
+// The order of requests is kept all the same: Take has finished with a message before the next one
+// is read, and is quick; only the work that Take has returned may be overtaken.
 
-// Work is what is left to do for the requests of a message when they have been taken.
+// Work is the rest of the work for the requests of a message, after Take.
 type Work interface {
-	// Run does what has not begun, piece by piece, and returns when there is no such piece. Several
+	// Run does the parts that have not begun, one by one, and returns when none is left. Several
 	// goroutines may call it at once.
 	Run()
-	// Done is called once, after all calls of Run have returned, and there will be none any more.
+	// Done is called once, after all calls of Run have returned and no further call will come.
 	Done()
 }
 
 const (
-	// handoffAfter is how long the work of a message may take before the reader is replaced; it is
-	// noticed after up to twice that.
+	// handoffAfter is how long the work of a message may take before the reader is replaced. The
+	// watch may notice it after up to twice that time.
 	handoffAfter = 20 * time.Millisecond
-	// maxStolen bounds the goroutines of one stream that were replaced and are not done,
-	// maxAllStolen those of a server. With so many of them the reader is not handedOff, and the
-	// stream waits.
+	// maxStolen bounds the goroutines of one stream that were replaced and have not finished,
+	// maxAllStolen those of a server. Beyond the bounds the reader is not replaced, and the stream
+	// waits.
 	maxStolen    = 8
 	maxAllStolen = 256
-	// manyRequests is from how many requests of a message on another goroutine reads at once, if none
-	// is left to its reader: so two processors work for a client with one stream.
+	// manyRequests is the number of requests in a message from which another goroutine reads at
+	// once, unless a message is left to its reader already: so two processors work for a client
+	// with one stream.
 	manyRequests = 8
 )
 
-// errHandedOff ends a reader that another one has replaced.
+// errHandedOff ends a reader that was replaced.
 var errHandedOff = errors.New("handedOff")
 
-// handoff knows which goroutine reads a stream.
+// handoff manages which goroutine reads a stream.
 type handoff struct {
 	stream *serverStream
-	// ended has room for the one result: that of the last reader, if it is not the first.
+	// ended holds the result of the last reader, if that is not the first reader. Capacity 1.
 	ended   chan error
 	readers sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
 		current *reader
-		// begun counts pieces of work; seen is its value when the timer went off last. watching: it
-		// runs.
+		// begun counts pieces of work; seen is its value when the timer last fired. watching is set
+		// while the timer runs.
 		begun, seen uint64
-		// left is the piece that is left to the goroutine that read it; leftSeen what it was when the
-		// timer went off last.
+		// left is the piece that is left to the goroutine that read it; leftSeen is its value when
+		// the timer last fired.
 		left, leftSeen *piece
 		watching       bool
 		timer          *time.Timer
@@ -72,27 +74,28 @@ type handoff struct {
 	}
 }
 
-// reader is a goroutine's time as the reader of a stream. Guarded by handoff.mu.
+// reader is the state of a goroutine while it reads the stream. Guarded by handoff.mu.
 type reader struct {
-	// piece is what it works on; nil while it reads.
+	// piece is the piece that it works on; nil while it reads.
 	piece     *piece
 	handedOff bool
-	// leaves: its piece is left to it.
+	// leaves is set if its piece is left to it.
 	leaves bool
-	// own is used for each message it reads.
+	// own is the memory for the pieces that it reads.
 	own piece
 }
 
-// piece is the work of one message, and how many readers may still run it. Guarded by handoff.mu.
+// piece is the work of one message, and the number of readers that may still run it. Guarded by
+// handoff.mu.
 type piece struct {
 	work  Work
 	users int
-	// begun: a goroutine that shared the work found nothing more to begin.
+	// begun is set when a goroutine that shared the work found nothing left to begin.
 	begun bool
 }
 
-// do does the work of a message of so many requests, and returns false if the reader was replaced
-// meanwhile.
+// do does the work of a message with that many requests. It returns false if the reader was
+// replaced meanwhile.
 func (r *handoff) do(self *reader, work Work, requests int) bool {
 	r.mu.Lock()
 	self.own = piece{work: work, users: 1}
@@ -138,7 +141,7 @@ func (r *handoff) run(self *reader, p *piece) bool {
 	return !handedOff
 }
 
-// look is called by the timer, while there is work now and then.
+// look runs when the timer fires, which it does periodically while there is work.
 func (r *handoff) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,13 +164,13 @@ func (r *handoff) look() {
 	r.mu.timer.Reset(handoffAfter)
 }
 
-// mayStealLocked says whether one more goroutine may be stolen from.
+// mayStealLocked reports whether one more reader may be replaced.
 func (r *handoff) mayStealLocked() bool {
 	return r.mu.stolen < maxStolen && r.stream.server.stolen.Load() < maxAllStolen
 }
 
-// shareLeftLocked has the piece that is left to its reader shared, if that was so when the timer
-// went off last.
+// shareLeftLocked has other goroutines share the piece that is left to its reader, if it was left
+// already when the timer last fired.
 func (r *handoff) shareLeftLocked() {
 	p := r.mu.left
 	long := p != nil && p == r.mu.leftSeen && !p.begun
@@ -202,7 +205,7 @@ func (r *handoff) handOffLocked() {
 	r.replaceLocked(p)
 }
 
-// replaceLocked has another goroutine read, when it has worked on p, if that is not nil.
+// replaceLocked starts another goroutine as the reader. It first works on p, unless p is nil.
 func (r *handoff) replaceLocked(p *piece) {
 	r.mu.current.handedOff = true
 	if p != nil {
@@ -217,14 +220,14 @@ func (r *handoff) replaceLocked(p *piece) {
 			return
 		}
 		if err := r.stream.serve(nil, next); !errors.Is(err, errHandedOff) {
-			// The readers that were replaced may be busy with calls, which are waited for.
+			// The replaced readers may be busy with calls, which the stream waits for.
 			r.stream.endCalls()
 			r.ended <- err
 		}
 	})
 }
 
-// read reads the stream until it ends, with whichever goroutine reads it at that time.
+// read reads the stream until it ends, on one goroutine after the other.
 func (r *handoff) read(first *kvpb.BatchRequest) error {
 	self := &reader{}
 	r.mu.Lock()

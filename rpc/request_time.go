@@ -6,32 +6,32 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// To read the clock twice for each request, and to note the time, would cost some per cent of what
-// a small read costs. So one in timedEvery is timed: the requests of a stream are counted by
-// messages, and the one that the count falls on is marked by the sign of its size in the map in
-// which it has to be looked up in any case. What is not timed pays for a comparison.
+// Reading the clock twice for each request, and storing the time, would cost some per cent of a
+// small read. So one request in timedEvery is timed. The requests of a stream are counted by
+// messages, and the request to be timed is marked by the sign of its size in the map that must be
+// read for each request anyway. A request that is not timed costs a comparison.
 
-// timedEvery is how many requests of a stream come to one that is timed.
+// timedEvery is the number of requests of a stream per timed one.
 const timedEvery = 64
 
-// RequestKind is what a request is to what measures it.
+// RequestKind classifies requests for the measurement of time.
 type RequestKind uint8
 
 const (
 	// RequestRead changes nothing: get, scan, count.
 	RequestRead RequestKind = iota
-	// RequestWrite writes by itself.
+	// RequestWrite writes outside of a transaction.
 	RequestWrite
 	// RequestTransaction is a step of a transaction.
 	RequestTransaction
-	// RequestKinds is how many there are.
+	// RequestKinds is the number of kinds.
 	RequestKinds
 )
 
-// String is the kind as a label of metrics.
+// String returns the kind as a label of metrics.
 func (k RequestKind) String() string { return [...]string{"read", "write", "transaction"}[k] }
 
-// kindOf is the kind of a request.
+// kindOf returns the kind of a request.
 func kindOf(r *kvpb.Request) RequestKind {
 	switch r.Command.(type) {
 	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap,
@@ -45,10 +45,10 @@ func kindOf(r *kvpb.Request) RequestKind {
 	return RequestRead
 }
 
-// timedRequests are those of a stream that are timed and have no response. Guarded by outbox.mu.
+// timedRequests holds the timed requests of a stream that have no response. Guarded by outbox.mu.
 type timedRequests struct {
 	took func(RequestKind, time.Duration)
-	// until is how many requests come before the next one that is timed.
+	// until is how many requests come before the next timed one.
 	until int
 	begun map[uint64]timedRequest
 }
@@ -58,13 +58,13 @@ type timedRequest struct {
 	kind RequestKind
 }
 
-// newTimedRequests begins at a request that depends on the client: else those of all short streams
-// were timed alike, or none of them.
+// newTimedRequests begins at an offset that depends on the client: otherwise short streams would
+// all be timed at the same request, or never.
 func newTimedRequests(took func(RequestKind, time.Duration), client uint64) timedRequests {
 	return timedRequests{took: took, until: int(client % timedEvery)}
 }
 
-// pick counts the requests of a message, and gives the number of the one to be timed, if there is
+// pick counts the requests of a message, and returns the index of the one to be timed, if there is
 // one.
 func (t *timedRequests) pick(requests int) (number int, ok bool) {
 	if t.until >= requests {
@@ -83,7 +83,7 @@ func (t *timedRequests) begin(r *kvpb.Request) {
 	t.begun[r.Id] = timedRequest{at: time.Now(), kind: kindOf(r)}
 }
 
-// end tells how long the request has taken.
+// end reports how long the request has taken.
 func (t *timedRequests) end(id uint64) {
 	one, ok := t.begun[id]
 	if !ok {
@@ -93,7 +93,7 @@ func (t *timedRequests) end(id uint64) {
 	t.took(one.kind, time.Since(one.at))
 }
 
-// forget leaves out requests that are refused at once.
+// forget removes requests that are refused at once.
 func (t *timedRequests) forget(requests []*kvpb.Request) {
 	for _, r := range requests {
 		delete(t.begun, r.Id)

@@ -48,7 +48,8 @@ func TestRequestsAreTimed(t *testing.T) {
 // Every request that changes something is named in kindOf, or else it would count as a read.
 func TestEveryRequestHasAKind(t *testing.T) {
 	reads := map[string]bool{"get": true, "batch_get": true, "scan": true, "count": true, "now": true,
-		"merge_scan": true, "multi_get": true, "inspect_transactions": true, "changes": true}
+		"merge_scan": true, "multi_get": true, "inspect_transactions": true, "changes": true,
+		"slow_requests": true}
 	cases := (&kvpb.Request{}).ProtoReflect().Descriptor().Oneofs().ByName("command").Fields()
 	for i := range cases.Len() {
 		field, q := cases.Get(i), &kvpb.Request{}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,33 +29,34 @@ import (
 
 // ServerConfig configures a Server.
 type ServerConfig struct {
-	// TLS is nil for plain text.
+	// TLS is nil for plaintext.
 	TLS *tls.Config
-	// Peers says which openers are servers of the cluster; nil: all that say so.
+	// Peers decides which openers are servers of the cluster; nil: all that say so.
 	Peers *authn.PeerPolicy
 	// MaxConnections bounds the connections of all but servers (default 4096). Hosts share them
-	// (package quota): one that has its share loses one of its own for each new one.
+	// (package quota): a host that has its share loses one of its connections for each new one.
 	MaxConnections int
-	// MaxStreams bounds the calls and streams that a gRPC connection has open at a time; more wait in
-	// the client, which is told nothing. Default: Memory alone bounds them.
+	// MaxStreams bounds the calls and streams that a gRPC connection has open at a time. Further
+	// ones wait in the client, without an error. Default: only Memory bounds them.
 	MaxStreams uint32
-	// MaxInbound bounds the bytes of messages of gRPC that are not complete, of all but servers
-	// (default 256 MiB). Beyond it the connection with most of them is closed.
+	// MaxInbound bounds the bytes of incomplete gRPC messages, of all but servers (default 256
+	// MiB). Beyond it the connection with most of them is closed.
 	MaxInbound int64
-	// Memory bounds the decoded messages of gRPC calls, of all but servers. A call for which there is
-	// none is refused with ResourceExhausted. Default: 1 GiB.
+	// Memory bounds the decoded messages of gRPC calls, of all but servers. A call for which there
+	// is no memory is refused with ResourceExhausted. Default: 1 GiB.
 	Memory *limit.RequestMemory
-	// PassedOn says whether a server that calls passes the call on for a client, and which party that
-	// is (Principal); "" if the server, which has proved to be one, does not say. Such a call counts
-	// in Memory, and is charged, for the principal of the client, or else that of the server. It is
-	// asked for each call of gRPC on a connection of a server, but for methods that are for servers
-	// only. nil: no call is passed on.
+	// PassedOn reports whether a server makes a call on behalf of a client, and the client's
+	// principal; "" if the server, which has proved to be one, does not say. Such a call counts in
+	// Memory, and is charged, for the client's principal, or for the server's if that is unknown.
+	// PassedOn is called for each gRPC call on a connection of a server, except for methods that
+	// are for servers only. nil: no call is passed on.
 	PassedOn func(context.Context) (principal string, ok bool)
-	// CPU limits the processor time of clients, but for servers; nil: of none. It is for TCP only.
+	// CPU limits the processor time of clients other than servers; nil: no limit. It works for TCP
+	// only.
 	CPU *quota.CPULimiter
-	// HTTP gets the connections on which a client speaks HTTP/1, with TLS a *tls.Conn whose handshake
-	// is done. It owns them, and must not block. They keep their places, and are charged as those of
-	// gRPC are, but Stop does not end them. nil: they are refused.
+	// HTTP takes the connections on which a client speaks HTTP/1 (with TLS a *tls.Conn whose
+	// handshake is done). It owns them, and must not block. They keep their places, and are charged
+	// like those of gRPC, but Stop does not end them. nil: they are refused.
 	HTTP func(net.Conn)
 	// Registry is nil for no metrics.
 	Registry metric.Registry
@@ -65,7 +67,7 @@ type ServerConfig struct {
 type Server struct {
 	grpc  *grpc.Server
 	peers *authn.PeerPolicy
-	// places are those of connections.
+	// places are the places of connections.
 	places  *quota.Places
 	cpu     *quota.CPULimiter
 	metrics *doorMetrics
@@ -73,9 +75,11 @@ type Server struct {
 	// ctx ends with Stop.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// serving counts the connections, and the end of gRPC's server that Drain has begun.
+	// serving counts the connections, and the shutdown of gRPC's server that Drain has begun.
 	serving  sync.WaitGroup
 	draining sync.Once
+	// answered is set by CallsAnswered.
+	answered atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -88,8 +92,13 @@ type Server struct {
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
-// errServerStops is what connections hear that a server ends.
-var errServerStops = status.Error(codes.Unavailable, "this server is closing")
+// errServerStops ends connections when the server stops, and errCallsNotMade if all calls of
+// clients that it has made are answered.
+var (
+	errServerStops = status.Error(codes.Unavailable,
+		"this server is closing; it may have made calls that it has not answered")
+	errCallsNotMade = status.Error(codes.Unavailable, wire.CallsNotMade)
+)
 
 // NewServer makes a server.
 func NewServer(c ServerConfig) *Server {
@@ -146,55 +155,65 @@ func (s *Server) ServeClients(b *BatchServer) {
 	kvpb.RegisterKVServer(s, &grpcBatch{clients: b})
 }
 
-// ServePeers serves the peers of the transport's realm. It may be called while the server serves.
+// ServePeers serves the peers of the transport's realm. It may be called while the server is
+// serving.
 func (s *Server) ServePeers(t *peer.Transport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.realms[t.Realm()] = t
 }
 
-// realm gives the transport of a realm; nil if there is none.
+// realm returns the transport of a realm; nil if there is none.
 func (s *Server) realm(name string) *peer.Transport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.realms[name]
 }
 
-// Serve answers at the listener until Stop. It closes the listener.
+// Serve accepts connections until Stop. It closes the listener.
 func (s *Server) Serve(l net.Listener) error {
 	return s.grpc.Serve(limit.NewListener(l, s.places, s.cpu, s.metrics.placesLost.Inc, s.countPause))
 }
 
 func (s *Server) countPause(d time.Duration) { s.metrics.paused.Add(d.Seconds()) }
 
-// Drain has clients of gRPC make no more calls here: it tells them so, and accepts no connection of
-// any kind. Calls that are under way go on until Stop. Drain does not wait.
+// Drain tells clients of gRPC to make no further calls here, and accepts no further connection of
+// any kind. Calls under way go on until Stop. Drain does not wait.
 func (s *Server) Drain() {
 	s.draining.Do(func() { s.serving.Go(s.grpc.GracefulStop) })
 }
 
-// Stop ends all connections, and waits until nothing serves them any more. It may be called again.
+// CallsAnswered says that all calls of clients that were made are answered, and that no further
+// call is made: CallServer.Drain was called, and then BatchServer.Drain has returned true. When the
+// server stops, clients learn that calls without an answer were not made.
+func (s *Server) CallsAnswered() { s.answered.Store(true) }
+
+// Stop ends all connections, and waits until all are closed. It may be called again.
 func (s *Server) Stop() {
 	s.interrupt()
 	s.cancel()
 	s.grpc.Stop()
-	// Again: gRPC takes the deadline away that ends a connection's handshake, and with it the first
-	// interruption of a connection that was given to take just before.
+	// Interrupt again: gRPC clears the deadline of a connection's handshake, and with it the first
+	// interruption of a connection that was passed to take just before.
 	s.interrupt()
 	s.serving.Wait()
 }
 
-// interrupt ends the connections that stand, and has none begin.
+// interrupt ends the open connections, and lets no further one begin.
 func (s *Server) interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.stopped = true
+	reason := errServerStops
+	if s.answered.Load() {
+		reason = errCallsNotMade
+	}
 	for c := range s.mu.conns {
-		c.Interrupt(errServerStops)
+		c.Interrupt(reason)
 	}
 }
 
-// take is given the connections that are not gRPC's.
+// take takes the connections that do not speak gRPC.
 func (s *Server) take(c *transport.Conn, hello []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,27 +271,28 @@ func (s *Server) serve(c *transport.Conn, hello []byte) {
 }
 
 const (
-	// maxAnswerBytes bounds a message that a server sends: what it says is bounded before, and less.
+	// maxAnswerBytes bounds a message that a server sends. Other limits, which are lower, bound its
+	// content.
 	maxAnswerBytes = 256 << 20
 	// streamWorkers is how many goroutines serve calls one after the other. A new goroutine's stack
-	// has to grow to what a call needs, which costs as much as many calls do. A call that finds all
-	// of them busy gets a goroutine of its own.
+	// must grow to the size that a call needs, which costs as much as many calls. A call that finds
+	// all of them busy gets a goroutine of its own.
 	streamWorkers = 64
-	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams: no bound, as in etcd. A
-	// client that waits for locks with all the streams that it may have could not release one.
+	// maxStreamsPerConnection is the default of ServerConfig.MaxStreams: no bound, as in etcd. With
+	// a bound, a client that waits for locks with all its streams could not release one.
 	maxStreamsPerConnection = math.MaxUint32
-	// handshakeTimeout is how long a new connection may take to say something sensible.
+	// handshakeTimeout is how long a new connection may take to identify itself.
 	handshakeTimeout = 5 * time.Second
 	// A server pings a connection on which nothing has arrived for keepaliveTime, and closes the
-	// connection if nothing arrives for keepaliveTimeout after that. The calls in flight are lost
-	// then, with an unknown outcome, so a client that stands still (a pause, a starved machine)
-	// has as long as with etcd. The pings also show an idle Dialer that the server lives
-	// (client/liveness.go); a Dialer notices a dead server in two seconds by itself.
+	// connection if nothing arrives for keepaliveTimeout after that. The calls in flight then have
+	// an unknown outcome, so a client that stalls (a pause, a starved machine) gets as much time as
+	// with etcd. The pings also show an idle Dialer that the server lives (client/liveness.go); a
+	// Dialer itself notices a dead server in two seconds.
 	keepaliveTime    = time.Second
 	keepaliveTimeout = 20 * time.Second
 )
 
-// serverOptions are the options with which every gRPC server is made.
+// serverOptions returns the options of every gRPC server.
 func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(transport),
@@ -287,7 +307,7 @@ func serverOptions(transport credentials.TransportCredentials) []grpc.ServerOpti
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime,
 			Timeout: keepaliveTimeout}),
-		// Other clients' pings (a load balancer's, another language's) are welcome once a second.
+		// Pings of other clients (load balancers, other languages) are allowed once a second.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second / 2,
 			PermitWithoutStream: true}),
 		experimental.BufferPool(wire.Buffers),

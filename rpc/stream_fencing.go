@@ -13,20 +13,20 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// A client that gave a stream up retries what was outstanding on a newer one, to the same node
-// perhaps. Requests of the old stream may still lie unread in a socket's buffer, and must not run
-// after their retries. So each stream has a number, and:
+// A client that has given a stream up repeats its outstanding requests on a newer stream, perhaps
+// to the same node. Requests of the old stream may still lie unread in a socket's buffer, and must
+// not run after their repetitions. So each stream has a number, and:
 //
 // INVARIANT: when the first request of stream n has been delivered, no request of a stream of the
 // same client below n is delivered any more, and no delivery of one is still in progress.
 //
-// The streams of a client share a turn. A stream takes it for each delivery, checks under it that
-// no higher number has opened, and gives it back when Handle has returned. Opening raises the
-// number first. So a delivery that saw the old number is finished before the newer stream, which
-// needs the turn too, begins its own.
+// The streams of a client share a turn. A stream takes the turn for each delivery, checks under it
+// that no stream with a higher number has opened, and returns the turn when Handle has returned.
+// Opening a stream raises the highest number first. So a delivery that saw the old number has
+// finished before the newer stream, which needs the turn too, begins its own.
 //
-// The number is remembered when the last stream has ended, since an older stream may yet arrive
-// that was on its way all the time.
+// The number is remembered after the last stream has ended, because an older stream may still
+// arrive that was on its way.
 
 const (
 	// clientMemory is how long a client without streams is remembered at least, unless there are
@@ -35,36 +35,39 @@ const (
 	maxIdleClients = 1 << 16
 )
 
-// clients is what a BatchServer knows of its clients.
+// clients is a BatchServer's state of its clients.
 type clients struct {
 	mu sync.Mutex
-	// All guarded by mu. idle holds the *clientTurn of clients without streams, longest idle first.
+	// All fields are guarded by mu. idle holds the *clientTurn of clients without streams, longest
+	// idle first.
 	known   map[uint64]*clientTurn
 	idle    *list.List
 	streams int
 }
 
-// clientTurn is one client.
+// clientTurn is the state of one client.
 type clientTurn struct {
 	client uint64
 	// turn has one token; its holder delivers. It is a channel and not a mutex because Handle may
 	// wait.
 	turn chan struct{}
-	// highest is the highest stream number. It only grows.
+	// highest is the highest stream number. It never falls.
 	highest atomic.Uint64
 	// Guarded by clients.mu.
 	streams int
-	// address is where the latest stream came from; it is for people.
-	address   string
-	idleSince time.Time
-	idle      *list.Element
+	// address is the address of the latest stream, and authorizer identifies its user; nil if there
+	// are no users. Both are for display.
+	address    string
+	authorizer *authorizer
+	idleSince  time.Time
+	idle       *list.Element
 }
 
 func newClients() *clients {
 	return &clients{known: make(map[uint64]*clientTurn), idle: list.New()}
 }
 
-// open admits a stream, which fences off the client's older ones from now on.
+// open admits a stream, which fences off the client's older streams from now on.
 func (s *clients) open(hello *kvpb.Hello, limit int) (*clientTurn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,13 +102,13 @@ func (s *clients) close(t *clientTurn) {
 	s.streams--
 	t.streams--
 	if t.streams == 0 {
-		t.idleSince = time.Now()
+		t.idleSince, t.authorizer = time.Now(), nil
 		t.idle = s.idle.PushBack(t)
 	}
 	s.forgetLocked()
 }
 
-// gone says that no stream of the client is open.
+// gone reports that the client has no open stream.
 func (s *clients) gone(client uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,21 +116,22 @@ func (s *clients) gone(client uint64) bool {
 	return t == nil || t.streams == 0
 }
 
-// cameFrom notes where the client's latest stream comes from.
-func (s *clients) cameFrom(t *clientTurn, address string) {
+// identify stores the address of the client's latest stream, and its authorizer.
+func (s *clients) identify(t *clientTurn, address string, a *authorizer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.address = address
+	t.address, t.authorizer = address, a
 }
 
-// address is where a client's latest stream came from; "" if none is open.
-func (s *clients) address(client uint64) string {
+// identity returns the address of a client's latest stream, and its authorizer; "" and nil if no
+// stream is open.
+func (s *clients) identity(client uint64) (address string, a *authorizer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.known[client]; t != nil && t.streams > 0 {
-		return t.address
+		return t.address, t.authorizer
 	}
-	return ""
+	return "", nil
 }
 
 func (s *clients) forgetLocked() {

@@ -13,11 +13,11 @@ const (
 	recordPrefix = "transaction/"
 )
 
-// Anchored says what an anchored state key stores.
+// Anchored is the kind of value that an anchored state key holds.
 type Anchored uint8
 
 const (
-	// AnchoredOther is a key that does not belong to a transaction.
+	// AnchoredOther is any key that does not belong to a transaction.
 	AnchoredOther Anchored = iota
 	// AnchoredLock is a Lock.
 	AnchoredLock
@@ -25,8 +25,9 @@ const (
 	AnchoredRecord
 )
 
-// Classify returns what an anchored suffix (see keys.DecodeAnchorKey) stores; for a record also its
-// transaction. A suffix that only begins like a record's is AnchoredOther.
+// Classify returns the kind of value for an anchored suffix (see keys.DecodeAnchorKey), and for a
+// record its transaction's ID. A suffix that begins like a record's, but has no valid ID, is
+// AnchoredOther.
 func Classify(suffix string) (Anchored, ID) {
 	if suffix == lockSuffix {
 		return AnchoredLock, ID{}

@@ -25,7 +25,7 @@ type decoder struct {
 	err     error
 }
 
-// begin takes the version, which is from 1 to latest.
+// begin reads the version byte. A version outside 1 to latest is an error.
 func begin(data []byte, latest byte) (*decoder, error) {
 	if len(data) == 0 {
 		return nil, errors.New("empty")
@@ -100,7 +100,7 @@ func (d *decoder) bytes(what string, limit uint64) []byte {
 	return b
 }
 
-// rest takes all that is left; nil if nothing is.
+// rest returns the bytes that are left; nil if all are taken.
 func (d *decoder) rest() []byte {
 	if len(d.data) == 0 {
 		return nil

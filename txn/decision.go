@@ -11,19 +11,19 @@ import (
 
 // Present is the coordinator's view of time while it decides.
 type Present struct {
-	// Physical is the physical clock, in nanoseconds since the epoch.
+	// Physical is the coordinator's physical clock, in nanoseconds since the epoch.
 	Physical int64
-	// Since is the time, by that clock, since which heartbeats have been heard without a break: a
-	// heartbeat before it may have been missed. 0 is long ago.
+	// Since is the physical time since which the coordinator has heard heartbeats without a break.
+	// It may have missed heartbeats before Since. 0 means long ago.
 	Since int64
-	// Now is the hybrid clock, into which every timestamp of the request was merged. (A timestamp
-	// that the clock refuses is refused before anything is decided, so that no record outlives its
-	// time or keeps its transaction from ever committing.)
+	// Now is the hybrid clock, into which every timestamp of the request was merged. (Timestamps
+	// that the clock refuses are refused before anything is decided. Otherwise a record could
+	// outlive its time, or keep its transaction from ever committing.)
 	Now hlc.Timestamp
 	// Threshold is the garbage collection threshold of the partition.
 	Threshold hlc.Timestamp
-	// Limits are those of the partition's keyspace, and for a push the stricter of these and those
-	// of the keyspace in which the lock was met.
+	// Limits are the limits of the partition's keyspace. For a push they are the stricter of these
+	// and the limits of the keyspace that has the lock.
 	Limits Limits
 	// Locked is set, for an abort that an operator requests, if the partition has a lock of the
 	// transaction.
@@ -35,23 +35,23 @@ type Present struct {
 // Decision is the outcome of a request.
 type Decision struct {
 	// Record replaces the present record before the answer may be given; nil if the record stays as
-	// it is, or there is none.
+	// it is, or if no record exists.
 	Record *Record
 	// Status is the answer, unless the request is Refused.
 	Status  *kvpb.TransactionStatus
 	Refused *Refusal
-	// Unknown is set if the Status has no meaning: nothing is known of the transaction, and nothing
-	// was decided.
+	// Unknown is set if nothing is known of the transaction, and nothing was decided. Status has no
+	// meaning then.
 	Unknown bool
 }
 
-// Refusal is the end of a request without a status.
+// Refusal is the error with which a request ends that gets no status.
 type Refusal struct {
 	Code kvpb.ErrorCode
-	// Message is a sentence for users.
+	// Message is the error text for users.
 	Message string
-	// Timestamp goes with TRANSACTION_PUSHED, and with TRANSACTION_TOO_OLD, as does Refused: see
-	// kvpb.Error. The rest goes with TRANSACTION_ABORTED.
+	// Timestamp is set with TRANSACTION_PUSHED and TRANSACTION_TOO_OLD, Refused with
+	// TRANSACTION_TOO_OLD (see kvpb.Error). The other fields are set with TRANSACTION_ABORTED.
 	Timestamp, Refused hlc.Timestamp
 
 	Reason  kvpb.AbortReason
@@ -72,8 +72,8 @@ func (r *Refusal) Proto() *kvpb.Error {
 	return e
 }
 
-// DecideEnd decides a transaction. record is the present record, including one that is still to be
-// applied; nil if there is none.
+// DecideEnd decides a transaction. record is the newest record, applied or not; nil if no record
+// exists.
 func DecideEnd(record *Record, e *End, p Present) Decision {
 	i := &e.Transaction
 	switch {
@@ -108,8 +108,8 @@ func DecideEnd(record *Record, e *End, p Present) Decision {
 	return decided(finished(record, i, p).commit(e))
 }
 
-// DecideHeartbeat notes that a transaction's client lives, and what it reports of the application.
-// If the transaction is beyond a limit, it is aborted, and the client is told.
+// DecideHeartbeat records that a transaction's client lives, and for how long its application has
+// been idle. A transaction that exceeds a limit is aborted, and the answer says so.
 func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	i := &h.Transaction
 	switch {
@@ -119,7 +119,8 @@ func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 		return tooOld(i, p)
 	}
 	next := pending(record, i, 0)
-	// By the clock of the present leader, which may be behind that of an earlier leader.
+	// Heard is by the clock of the present leader, which may be behind the clock of an earlier
+	// leader.
 	next.Heard = max(0, p.Physical)
 	next.Idle = h.Idle
 	if reason, limit := p.Limits.overdue(next, i, p); limit > 0 {
@@ -128,10 +129,11 @@ func DecideHeartbeat(record *Record, h *Heartbeat, p Present) Decision {
 	return decided(next)
 }
 
-// DecidePush returns the status of a transaction, and changes it as the push asks and may.
+// DecidePush returns the status of a transaction, and changes the record as far as the push asks
+// for the change and is allowed to make it.
 func DecidePush(record *Record, q *Push, p Present) Decision {
 	i := &q.Pushee
-	// A sighting later than now is taken for now: clocks differ.
+	// Clocks differ, so a lock seen later than now counts as seen now.
 	heard := max(0, min(q.Seen, p.Physical))
 	if record != nil {
 		heard = max(heard, record.Heard)
@@ -152,8 +154,9 @@ func DecidePush(record *Record, q *Push, p Present) Decision {
 		//    - It never will commit. Thresholds only rise, and DecideEnd and a one-phase commit
 		//      refuse attempts that began below.
 		//
-		// No record is needed for that to stay so. (The client that asks for the end learns less:
-		// its transaction may have been committed, resolved and forgotten.)
+		// So the answer is ABORTED for ever, without a record. (DecideEnd cannot conclude this for
+		// the transaction's own client: the transaction may have been committed, resolved and
+		// forgotten.)
 		return Decision{Status: &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED,
 			Reason: kvpb.AbortReason_ABANDONED}}
 	case p.Physical-max(heard, p.Since) > int64(Abandoned):
@@ -189,8 +192,8 @@ func pending(record *Record, i *Info, heard int64) *Record {
 	return &next
 }
 
-// finished returns a copy of a pending record, or the first record of a transaction, that is to be
-// decided now.
+// finished returns a copy of a pending record, or the first record of a transaction, with Finished
+// set for a decision now.
 func finished(record *Record, i *Info, p Present) *Record {
 	next := pending(record, i, 0)
 	// INVARIANT: Finished is above Started. The record is collected when the threshold has reached
@@ -213,7 +216,7 @@ func (r *Record) abort(reason kvpb.AbortReason, participants []Participant) *Rec
 	return r
 }
 
-// beyond is abort because of a limit.
+// beyond returns an aborted record for a transaction that has exceeded a limit.
 func (r *Record) beyond(reason kvpb.AbortReason, limit time.Duration) *Record {
 	r.Limit = limit.Truncate(time.Millisecond)
 	return r.abort(reason, nil)
@@ -228,7 +231,7 @@ func tooOld(i *Info, p Present) Decision {
 	}}
 }
 
-// because returns a reason in words.
+// because returns an abort reason in words.
 func because(reason kvpb.AbortReason, limit time.Duration) string {
 	switch reason {
 	case kvpb.AbortReason_ROLLED_BACK:

@@ -11,8 +11,7 @@ import (
 const (
 	// idSize is the length of an ID in bytes.
 	idSize = 16
-	// SharedSize is the number of bytes, at the beginning, that the ids of a transaction's attempts
-	// share.
+	// SharedSize is the number of leading bytes that the ids of a transaction's attempts share.
 	SharedSize = idSize - 4
 )
 
@@ -67,11 +66,10 @@ func (id ID) String() string {
 
 // Older reports whether transaction a goes before transaction b in a conflict: it began before, or
 // at the same time with the lower id. The zero ID, no transaction, is younger than every
-// transaction. A transaction is not older than itself.
+// transaction. An ID is not older than itself.
 //
-// So a later attempt of a transaction goes before an earlier one, a request of which may still wait
-// for a lock somewhere though no client wants it; and no attempt of another transaction comes
-// between them.
+// So a later attempt of a transaction goes before an earlier attempt, whose requests may still wait
+// for locks although no client needs them. No attempt of another transaction comes between the two.
 func Older(aBegun hlc.Timestamp, a ID, bBegun hlc.Timestamp, b ID) bool {
 	if a.IsZero() || b.IsZero() {
 		return !a.IsZero()

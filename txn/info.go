@@ -11,21 +11,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Info names the transaction that something belongs to. It is never changed once it is made.
+// Info identifies a transaction attempt and its anchor. An Info never changes.
 type Info struct {
 	// ID names the attempt.
 	ID ID
 	// Begun is when the first attempt began. This age decides conflicts.
 	Begun hlc.Timestamp
-	// Started is when this attempt began: it did nothing at or below Started.
+	// Started is when this attempt began. The attempt reads and writes only above Started.
 	Started hlc.Timestamp
-	// Keyspace and Anchor, a user key, say where the record lies.
+	// Keyspace and Anchor, a user key, locate the record.
 	Keyspace keys.KeyspaceID
 	Anchor   []byte
 }
 
-// ParseInfo reads the transaction of a request. It fails, and says why, on anything that no client
-// can have meant. The result shares no memory with the message.
+// ParseInfo reads the transaction of a request. Fields that no correct client sends are an error.
+// The result shares no memory with the message.
 func ParseInfo(t *kvpb.Transaction) (Info, error) {
 	if t == nil {
 		return Info{}, errors.New("the request does not say which transaction it is of")

@@ -18,15 +18,15 @@ const (
 	MaxLimit       = keys.MaxTransactionLimit
 )
 
-// Limits bound how long a transaction may hold locks of a keyspace. A zero field is no limit.
+// Limits bound how long a transaction may hold locks of a keyspace. A zero field means no limit.
 type Limits struct {
-	// Age is counted from the beginning of the attempt.
+	// Age is the longest time since the beginning of the attempt.
 	Age time.Duration
 	// Idle is the longest time without a call of the application.
 	Idle time.Duration
 }
 
-// LimitsOf returns the limits of a keyspace; zero Limits while the keyspace is not known.
+// LimitsOf returns the limits of a keyspace; the zero Limits while the keyspace is unknown.
 func LimitsOf(k *clusterpb.Keyspace) Limits {
 	if k == nil {
 		return Limits{}
@@ -58,7 +58,7 @@ func stricter(a, b time.Duration) time.Duration {
 }
 
 // overdue returns why a pending transaction is to be aborted now, and the limit that it exceeds;
-// NO_REASON if it exceeds none. An idle time that was not reported counts as zero.
+// NO_REASON if it is within all limits. An idle time that was not reported counts as zero.
 func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, time.Duration) {
 	started := i.Started
 	var idle time.Duration
@@ -78,8 +78,8 @@ func (l Limits) overdue(record *Record, i *Info, p Present) (kvpb.AbortReason, t
 // refused because of the transaction's age; nil if it is not. bound is how far clocks may differ.
 //
 // An attempt may be as old as the limit, and the transaction's first attempt may have begun as long
-// again before it: a transaction that claims to have begun earlier would go before every other, and
-// is not believed. A client whose attempts have taken that long begins the next one as a younger
+// again before it: a transaction that claims to have begun earlier would go before every other, so
+// TooOld refuses it. A client whose attempts have taken that long begins the next one as a younger
 // transaction.
 func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 	if l.Age == 0 {
@@ -102,8 +102,8 @@ func (l Limits) TooOld(i *Info, now int64, bound time.Duration) *Refusal {
 		Limit: l.Age, Message: message}
 }
 
-// Believable reports whether a transaction can have begun at a time, if all that is known is that
-// its requests were accepted under these limits (TooOld). Times in the future are not checked.
+// Believable reports whether a transaction can have begun at a time, given that its requests were
+// accepted under these limits (TooOld). Times in the future are not checked.
 func (l Limits) Believable(begun hlc.Timestamp, now int64, bound time.Duration) bool {
 	age := l.Age
 	if age == 0 {
@@ -112,7 +112,8 @@ func (l Limits) Believable(begun hlc.Timestamp, now int64, bound time.Duration) 
 	return now-begun.Wall <= int64(2*(age+bound))
 }
 
-// LimitOf returns the limit that an aborted transaction has exceeded, as far as a status tells.
+// LimitOf returns the limit that an aborted transaction has exceeded, if the status names the
+// limit.
 func LimitOf(s *kvpb.TransactionStatus) time.Duration {
 	if !limited(s.GetReason()) {
 		return 0

@@ -21,11 +21,12 @@ type Lock struct {
 	Prepared hlc.Timestamp
 	// Request is the Prepare that acquired the lock; the version gets its id.
 	Request keys.RequestID
-	// Acquired is the time of that, in nanoseconds since the epoch, by the physical clock of the
-	// partition's leader.
+	// Acquired is when Request acquired the lock, in nanoseconds since the epoch, by the physical
+	// clock of the partition's leader.
 	Acquired int64
-	// Lifetime is that of the value of a PUT, from the commit timestamp on. DefaultLifetime and
-	// Forever mean the same: the value does not expire; DecodeLock returns DefaultLifetime.
+	// Lifetime is the lifetime of the value of a PUT; a time to live counts from the commit
+	// timestamp. DefaultLifetime and Forever mean the same: the value does not expire; DecodeLock
+	// returns DefaultLifetime.
 	Lifetime keys.Lifetime
 	// Value is the value of a PUT; empty for other kinds.
 	Value []byte
@@ -56,7 +57,7 @@ const (
 func (l *Lock) Append(dst []byte) []byte {
 	version, lives := byte(lockVersion), uint64(0)
 	if l.Kind != kvpb.Mutation_PUT {
-		// Only a value has a lifetime.
+		// Only a PUT has a lifetime.
 	} else if until, ok := l.Lifetime.Moment(); ok {
 		version, lives = lockVersionUntil, uint64(until)
 	} else if l.Lifetime > 0 {

@@ -15,19 +15,19 @@ import (
 // Participant is a span of keys in which a transaction has written.
 //
 // A span outlives partitions, which split and merge: the outcome of a lock is asked of all
-// partitions that hold a part of the span. A span that is wider than necessary costs further
-// questions, and is never wrong.
+// partitions that hold a part of the span. A span that is wider than necessary costs more
+// questions, and is still correct.
 type Participant struct {
 	Keyspace keys.KeyspaceID
 	// Hash is the hash number that the span lies in; 0 in a range keyspace.
 	Hash uint32
-	// First and Last are the lowest and the highest user key of the span, both inclusive. Without
-	// Last the participant is all of its keyspace: a client of an earlier version has named a
-	// partition by one key, First, and the bounds of that partition are no longer known.
+	// First and Last are the lowest and the highest user key of the span, both inclusive. If Last
+	// is empty, the participant is the whole keyspace: a client of an earlier version named a
+	// partition by the key First alone, and the bounds of that partition are no longer known.
 	First, Last []byte
 }
 
-// Whole reports whether the participant is all of its keyspace.
+// Whole reports whether the participant is the whole keyspace.
 func (p *Participant) Whole() bool { return len(p.Last) == 0 }
 
 // Span returns the span in user keys.
@@ -115,7 +115,7 @@ func (p *Participant) validate() error {
 	return nil
 }
 
-// size returns what counts for MaxParticipantBytes.
+// size returns the bytes of the keys, which count towards MaxParticipantBytes.
 func (p *Participant) size() int {
 	if p.Whole() || bytes.Equal(p.First, p.Last) {
 		return len(p.First)
@@ -123,7 +123,7 @@ func (p *Participant) size() int {
 	return len(p.First) + len(p.Last)
 }
 
-// appendTo encodes a participant for a record of a version.
+// appendTo encodes a participant for a record of the given version.
 func (p *Participant) appendTo(dst []byte, version byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(p.Keyspace))
 	if version == recordOfKeys {
@@ -173,9 +173,9 @@ const bluntKey = 16
 
 // JoinParticipants turns spans into participants that a transaction may name. Where there are too
 // many spans, or their keys are too long, it widens them: neighbours of one keyspace and hash
-// number become one, as many as necessary; if that is not enough, keys are cut. It takes over all.
-// The result does not fit if even that fails, as with a hundred thousand keys that begin with the
-// highest bytes.
+// number become one, as many as necessary; if that is not enough, keys are cut. JoinParticipants
+// takes over `all`. The result does not fit if even that fails, as with a hundred thousand keys
+// that begin with the highest bytes.
 func JoinParticipants(all []Participant) []Participant {
 	if ParticipantsFit(all) {
 		return all
@@ -201,7 +201,7 @@ func compareParticipants(a, b Participant) int {
 		bytes.Compare(a.First, b.First))
 }
 
-// joinPairs joins pairs of neighbours until enough returns true; all is ordered.
+// joinPairs joins pairs of neighbours until enough returns true; `all` is ordered.
 func joinPairs(all []Participant, enough func(n, size int) bool) []Participant {
 	n, size := len(all), 0
 	for i := range all {
@@ -224,7 +224,7 @@ func joinPairs(all []Participant, enough func(n, size int) bool) []Participant {
 	return out
 }
 
-// blunt makes the keys shorter and the span wider.
+// blunt cuts the keys to bluntKey bytes, which widens the span.
 func (p *Participant) blunt() {
 	if len(p.First) > bluntKey {
 		p.First = p.First[:bluntKey]

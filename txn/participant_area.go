@@ -10,13 +10,13 @@ import (
 // area is a part of a keyspace: a span of user keys, of one hash number if the keyspace is hashed.
 type area struct {
 	keyspace keys.KeyspaceID
-	// whole is set for all of the keyspace. The other fields are zero then.
+	// whole is set if the area is the whole keyspace. The other fields are zero then.
 	whole bool
 	hash  uint32
 	span  keys.Span
 }
 
-// area returns where the participant has written.
+// area returns the area of the participant's keys.
 func (p *Participant) area() area {
 	if p.Whole() {
 		return area{keyspace: p.Keyspace, whole: true}
@@ -29,8 +29,8 @@ func areaOf(p *route.Partition) area {
 	return area{keyspace: p.Keyspace, hash: p.Hash, span: p.Span}
 }
 
-// partitions finds the partitions that hold keys of an area. covered is set if they hold all of it:
-// the table has no hole there.
+// partitions finds the partitions that hold keys of an area. covered is set if they hold the whole
+// area, so that the table has no hole there.
 func partitions(table *route.Table, a area) (over []*route.Partition, covered bool) {
 	k := table.KeyspaceByID(a.keyspace)
 	switch {

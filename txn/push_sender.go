@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	// ErrPushersBusy is the error of a push while too many are on their way. Nothing was sent.
+	// ErrPushersBusy is the error of a push while InFlight other pushes are running. Nothing was
+	// sent.
 	ErrPushersBusy = errors.New("too many questions to coordinators of transactions are on their way")
-	// ErrPusherClosed is the error of pushes when their PushSender is closed.
+	// ErrPusherClosed is the error of pushes after their PushSender was closed.
 	ErrPusherClosed = errors.New("this server is stopping")
 )
 
@@ -23,20 +24,20 @@ var (
 type Sender interface {
 	// AwaitTable waits for the partition table.
 	AwaitTable(ctx context.Context) (*route.Table, error)
-	// Subscribe has the table include the partitions of a keyspace soon.
+	// Subscribe has the table soon include the partitions of a keyspace.
 	Subscribe(k *route.Keyspace)
 	// Do sends a request to the leader of its partition.
 	Do(ctx context.Context, call *route.Call) (route.Answer, error)
-	// Close ends everything that is on its way.
+	// Close ends all requests.
 	Close()
 }
 
 // PushSenderConfig configures a PushSender. Open is required.
 type PushSenderConfig struct {
-	// Open makes the Sender at the first push, so that a node that meets no transactions has none.
+	// Open makes the Sender at the first push, so a node without transactions needs no Sender.
 	// After an error the next push tries again. Close closes the Sender.
 	Open func() (Sender, error)
-	// InFlight bounds the pushes that are on their way. Default 256.
+	// InFlight bounds the pushes that run at a time. Default 256.
 	InFlight int
 	// Timeout bounds the time of a push, including the commit wait of the pushee. Default 2 s: a
 	// request that waits for a transaction asks again.
@@ -66,12 +67,12 @@ type PushSender struct {
 		sync.Mutex
 		closed bool
 		sender Sender // nil until the first push
-		// inFlight counts the pushes on their way.
+		// inFlight counts the pushes that are running.
 		inFlight int
 	}
 }
 
-// NewPushSender makes a PushSender. Close it after use.
+// NewPushSender makes a PushSender. The caller closes the PushSender after use.
 func NewPushSender(c PushSenderConfig) *PushSender {
 	if c.InFlight <= 0 {
 		c.InFlight = 256
@@ -95,7 +96,7 @@ func (s *PushSender) Push(q *kvpb.PushRequest, done func(*kvpb.TransactionStatus
 	}
 }
 
-// push returns an error if nothing was sent; then done is not called.
+// push starts a push. If it returns an error, nothing was sent, and done is not called.
 func (s *PushSender) push(q *kvpb.PushRequest, info Info,
 	done func(*kvpb.TransactionStatus, error)) error {
 	s.mu.Lock()
@@ -124,7 +125,7 @@ func (s *PushSender) push(q *kvpb.PushRequest, info Info,
 	return nil
 }
 
-// openLocked makes the Sender if there is none.
+// openLocked opens the Sender, unless it is open.
 func (s *PushSender) openLocked() error {
 	if s.mu.sender != nil {
 		return nil
@@ -155,7 +156,7 @@ func (s *PushSender) ask(sender Sender, q *kvpb.PushRequest,
 	info Info) (*kvpb.TransactionStatus, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.config.Timeout)
 	defer cancel()
-	// A sender that was just made knows no keyspaces.
+	// A new Sender's table has no partitions of the keyspace yet.
 	table, err := sender.AwaitTable(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("push of transaction %s: %w", info.ID, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Record is what the coordinator stores of a transaction. It is never changed once it is made: a
-// decision makes a new one.
+// Record is what the coordinator stores of a transaction. A Record never changes: a decision makes
+// a new Record.
 type Record struct {
 	State kvpb.TransactionState
 	// Timestamp is the commit timestamp of a COMMITTED transaction. A PENDING transaction can only
@@ -25,14 +25,13 @@ type Record struct {
 	Wanted  Wanted
 	// Limit is the limit that an EXPIRED or IDLE transaction has exceeded, in whole milliseconds.
 	Limit time.Duration
-	// Begun and Started are those of Info.
+	// Begun and Started are as in Info.
 	Begun, Started hlc.Timestamp
-	// Heard is when the client was last heard of, in nanoseconds since the epoch by the
-	// coordinator's physical clock.
+	// Heard is when the client last gave a sign of life: a heartbeat, or a lock that it acquired.
+	// In nanoseconds since the epoch, by the coordinator's physical clock.
 	Heard int64
-	// Idle is how long the application of a PENDING transaction had made no call when the client
-	// was last heard of, in whole milliseconds; zero if that was not long, or the client does not
-	// report it.
+	// Idle is how long the application of a PENDING transaction had made no call at the client's
+	// last heartbeat, in whole milliseconds; zero if the client reported no idle time.
 	Idle time.Duration
 	// Finished is when the transaction was decided, above Started; zero while PENDING.
 	Finished hlc.Timestamp
@@ -60,7 +59,7 @@ type Record struct {
 //	participants       uvarint count; for each uvarint keyspace, and
 //	                   - recordOfKeys: uvarint length, key
 //	                   - recordOfSpans: uvarint hash; uvarint length, first key; uvarint length,
-//	                     last key, the length being 0 if that is the first one
+//	                     last key, the length being 0 if the last key is the first key
 const (
 	recordOfKeys  = 1
 	recordOfSpans = 2
@@ -231,9 +230,9 @@ func limited(reason kvpb.AbortReason) bool {
 func (r *Record) Decided() bool { return r != nil && r.State != kvpb.TransactionState_PENDING }
 
 // Collectible reports whether garbage collection may remove the record: it is decided, every
-// request that would make it anew is refused under that threshold, and it is not needed to tell the
-// outcome of a lock. resolved is set if all partitions of its participants were found to have no
-// lock of the transaction any more; an ABORTED record is not needed for that (see DecidePush).
+// request that would make it anew is refused under that threshold, and no lock needs its outcome
+// any more. resolved is set if all partitions of its participants were found to have no lock of the
+// transaction any more; locks of an aborted transaction do not need its record (see DecidePush).
 func (r *Record) Collectible(threshold hlc.Timestamp, resolved bool) bool {
 	return r.Over(threshold) && (resolved || !r.MayHaveLocks())
 }

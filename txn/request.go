@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// MaxParticipants bounds the participants of a transaction: as many as it may write keys.
+	// MaxParticipants bounds the participants of a transaction. It equals the number of keys that a
+	// transaction may write.
 	MaxParticipants = 100_000
-	// MaxParticipantBytes bounds the sum of their keys.
+	// MaxParticipantBytes bounds the bytes of all participants' keys.
 	MaxParticipantBytes = 8 << 20
 )
 
 // The requests to a coordinator, checked. They share no memory with the messages. The errors say
-// what is wrong with a message, which no repetition mends.
+// what is wrong with a message; sending the message again fails again.
 
 // End is a checked EndTransaction.
 type End struct {
@@ -30,7 +31,7 @@ type End struct {
 	Participants []Participant
 	// Wait asks for commit wait.
 	Wait bool
-	// Requested is set if an operator requests the abort. Never with Commit.
+	// Requested is set if an operator requests the abort; never with Commit.
 	Requested bool
 }
 
@@ -62,18 +63,19 @@ func ParseEnd(q *kvpb.EndTransactionRequest) (*End, error) {
 // Push is a checked push.
 type Push struct {
 	Pushee Info
-	// Seen is when the pushee's lock was acquired, in nanoseconds since the epoch by the clock of
-	// another leader.
+	// Seen is when the pushee's lock was acquired, in nanoseconds since the epoch, by the clock of
+	// the leader that acquired it.
 	Seen int64
 	Kind kvpb.PushRequest_Kind
 	// Above is the timestamp above which the pushee is to stay; zero if Kind is not TIMESTAMP.
 	Above hlc.Timestamp
-	// PusherBegun and Pusher are the age and id of the pusher; zero if it is no transaction.
+	// PusherBegun and Pusher are the age and id of the pusher; zero if the pusher is not a
+	// transaction.
 	PusherBegun hlc.Timestamp
 	Pusher      ID
 	// Wanted is the key that the pusher wants, if Kind is ABORT.
 	Wanted Wanted
-	// Locked is the keyspace of the lock that was met; 0 if it is not known.
+	// Locked is the keyspace of the lock that was met; 0 if unknown.
 	Locked keys.KeyspaceID
 }
 
@@ -119,7 +121,7 @@ func ParsePush(q *kvpb.PushRequest) (*Push, error) {
 func (p *Push) validate(q *kvpb.PushRequest) error {
 	switch {
 	case p.Seen == 0:
-		// Taken for long ago, zero would abort a transaction that has no record yet.
+		// Zero would mean long ago, and abort a transaction that has no record yet.
 		return errors.New("it does not say when the transaction was seen")
 	case !p.Pusher.IsZero() && p.PusherBegun.IsZero():
 		return errors.New("it does not say when the pusher began")

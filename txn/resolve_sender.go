@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// resolveMost bounds the transactions in one request, resolveParallel the requests of a Resolve
-	// that are on their way. resolveLines bounds the transactions in all requests that it makes
-	// before it sends any; a single transaction may exceed it by its partitions.
+	// resolveMost bounds the transactions in one request, and resolveParallel the requests of one
+	// Resolve that run at a time. resolveLines bounds the transactions in all batches that Resolve
+	// collects before it sends them; a single transaction with many partitions may exceed
+	// resolveLines.
 	resolveMost     = 1000
 	resolveParallel = 8
 	resolveLines    = 100_000
-	// resolveAnchors is the number of bytes of anchors that fill a request.
+	// resolveAnchors is the number of bytes of anchors at which a request is full.
 	resolveAnchors = 256 << 10
-	// resolveRounds bounds how often partitions are asked that have changed by then.
+	// resolveRounds bounds how often Resolve asks again because partitions have changed.
 	resolveRounds = 5
 	// resolveTimeout bounds the time of a request. resolveRest is how long a partition that did not
-	// answer is left alone: garbage collection has very many questions, and must not wait for it
-	// again and again.
+	// answer is left alone: garbage collection asks very many questions, and must not wait for that
+	// partition each time.
 	resolveTimeout = 5 * time.Second
 	resolveRest    = 20 * time.Second
-	// resolveLearn is how long Resolve waits for the partitions of keyspaces that it has met for
-	// the first time.
+	// resolveLearn is how long Resolve waits for the table to include the partitions of keyspaces
+	// that it did not have.
 	resolveLearn = 2 * time.Second
 )
 
@@ -66,22 +67,20 @@ var errPartitionChanged = errors.New("the partition has split, or has merged wit
 type resolveBatch struct {
 	partition *route.Partition
 	all       []*kvpb.Resolution
-	// of are the transactions that it names, as indices of what was asked for.
+	// of are the transactions of the request, as indices of Resolve's argument.
 	of []int
-	// anchors is the sum of the lengths of their anchors.
+	// anchors is the bytes of these transactions' anchors.
 	anchors int
 }
 
-// Resolve implements Resolver. A transaction that has written in one partition costs a line of a
-// request that names up to a thousand.
+// Resolve implements Resolver. One request names up to a thousand transactions.
 //
 // INVARIANT: a transaction is settled only if each key of its participants was, at some moment
 // since the commit, in a partition that answered that it has no lock of the transaction. Locks lie
-// beside their keys, and go with them when partitions split and merge, so no lock is left. To that
-// end a participant is asked about in partitions of one table that hold all of its span, and a
-// request goes to the very partition, of the very generation, for which it was made; a partition of
-// another generation refuses it. For a partition that has changed, those are asked that a later
-// table shows in its place.
+// beside their keys, and go with them when partitions split and merge, so no lock is left. To
+// ensure this, Resolve asks the partitions that hold all of a participant's span in one table. Each
+// request names the partition and its generation; a partition of another generation refuses the
+// request. Resolve then asks the partitions that a later table has in that place.
 func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bool) {
 	settled = make([]bool, len(all))
 	sender, err := s.open()
@@ -124,8 +123,8 @@ func (s *PushSender) Resolve(ctx context.Context, all []Committed) (settled []bo
 	return settled
 }
 
-// awaitParticipants waits until the table has the partitions of all keyspaces that participants are
-// in, and returns that table, or after a while the present one.
+// awaitParticipants waits until the table has the partitions of all participants' keyspaces, for
+// resolveLearn at most, and returns the latest table.
 func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 	all []Committed) *route.Table {
 	timer := time.NewTimer(resolveLearn)
@@ -158,20 +157,20 @@ func awaitParticipants(ctx context.Context, sender Sender, table *route.Table,
 	}
 }
 
-// resolveBatches sorts the questions by partition.
+// resolveBatches groups the questions by partition.
 type resolveBatches struct {
 	s     *PushSender
 	table *route.Table
 	now   time.Time
 	all   []Committed
-	// settled has the transactions for which no answer is missing or negative so far.
+	// settled is set for each transaction for which no answer is missing or negative so far.
 	settled []bool
 
-	// open are the batches that are not full. A table may show two parts of a partition as two, and
-	// each is asked for itself.
+	// open are the batches that are not full. While a table shows one partition as two parts, each
+	// part has its own batch.
 	open map[*route.Partition]*resolveBatch
 	made []*resolveBatch
-	// lines is the sum of the transactions that they name.
+	// lines is the number of transactions in all batches, counted once per batch.
 	lines int
 }
 
@@ -232,7 +231,7 @@ func (b *resolveBatches) ask(i int, a area) {
 	}
 }
 
-// unsettled notes that an answer is missing for the transactions of some batches.
+// unsettled records that the transactions of some batches lack an answer.
 func (b *resolveBatches) unsettled(some ...*resolveBatch) {
 	for _, batch := range some {
 		for _, i := range batch.of {
@@ -266,7 +265,7 @@ func (b *resolveBatches) send(ctx context.Context, sender Sender) (changed []*re
 	return changed
 }
 
-// errResting is the error of a partition that did not answer an earlier batch.
+// errResting is the error of a batch to a partition that did not answer an earlier batch.
 var errResting = errors.New("the partition did not answer a moment ago")
 
 // send asks one partition. If it returns nil, the partition has answered.

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// Abandoned is the time without a heartbeat after which a request that meets a pending
-	// transaction aborts it.
+	// Abandoned is the time without a heartbeat after which requests that meet a lock of a pending
+	// transaction abort the transaction.
 	Abandoned = 3 * time.Second
 	// HeartbeatInterval is the interval of a client's heartbeats, once it has acquired a lock.
 	HeartbeatInterval = time.Second
-	// Orphaned is how long a coordinator must be known to be gone with its keyspace before requests
-	// that meet the transaction's locks take it for aborted. Within RemovalGrace, which is shorter,
-	// the replicas that are destroyed with the keyspace tell what they know of commits.
+	// Orphaned is the time after which requests that meet a lock take its transaction for aborted,
+	// counted from when the coordinator was found dropped with its keyspace. During the shorter
+	// RemovalGrace, replicas of the dropped keyspace still answer with the commits that they know.
 	Orphaned     = time.Minute
 	RemovalGrace = 45 * time.Second
 )
@@ -27,8 +27,8 @@ const (
 // ErrCoordinatorGone is the error of a push when the keyspace of the pushee's anchor was dropped.
 var ErrCoordinatorGone = errors.New("the keyspace that coordinated the transaction was dropped")
 
-// Status returns the status of the transaction by its record. A nil record is PENDING without a
-// bound.
+// Status returns the status that the record gives the transaction. A nil record is PENDING without
+// a bound.
 func (r *Record) Status() *kvpb.TransactionStatus {
 	if r == nil {
 		return &kvpb.TransactionStatus{}
@@ -39,7 +39,7 @@ func (r *Record) Status() *kvpb.TransactionStatus {
 		LimitMicros: uint64(r.Limit.Microseconds())}
 }
 
-// Pusher sends pushes to the coordinators of transactions that are in the way.
+// Pusher sends pushes to the coordinators of transactions whose locks are in the way.
 type Pusher interface {
 	// Push sends a push to the coordinator of its pushee and never blocks. It calls done exactly
 	// once, from any goroutine and perhaps before it returns, so the caller must hold no lock that
@@ -51,7 +51,7 @@ type Pusher interface {
 // Committed is a committed transaction, with the spans in which it has had locks.
 type Committed struct {
 	ID ID
-	// Keyspace and Anchor, a user key, say where its record lies.
+	// Keyspace and Anchor, a user key, locate its record.
 	Keyspace keys.KeyspaceID
 	Anchor   []byte
 	// At is the commit timestamp.
@@ -61,11 +61,11 @@ type Committed struct {
 
 // Resolver releases the locks of committed transactions in all partitions.
 type Resolver interface {
-	// Resolve releases the locks of the transactions in all partitions of their participants, as
-	// far as these locks name the anchor: others belong to another transaction with the same id.
-	// settled[i] is set if, for each key of the participants of all[i], a partition that held the
-	// key has answered that it has no lock any more, or the keyspace is gone; otherwise all[i] has
-	// to be tried again later. Resolve returns when all is answered or given up, when ctx ends at
-	// the latest. It neither changes nor keeps anything of all.
+	// Resolve releases the locks of the transactions in all partitions of their participants, but
+	// only locks that name the same anchor: other locks belong to another transaction with the same
+	// id. settled[i] is set if, for each key of the participants of all[i], a partition that held
+	// the key has answered that it has no lock any more, or the keyspace is gone; otherwise all[i]
+	// has to be tried again later. Resolve returns when every request has ended, at the latest when
+	// ctx ends. It neither changes nor keeps `all`.
 	Resolve(ctx context.Context, all []Committed) (settled []bool)
 }

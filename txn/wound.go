@@ -7,13 +7,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// MaxWantedKey is the greatest length, in bytes, of a key that is stored with a wound. It lies in
-// the record of the wounded transaction, which has to stay small, and is only for messages to
+// MaxWantedKey is the greatest length, in bytes, of a key that is stored with a wound. The key is
+// stored in the wounded transaction's record, which has to stay small, and serves only messages to
 // users.
 const MaxWantedKey = 1 << 10
 
-// Wanted is the key because of which a transaction was wounded: it held the lock that an older
-// transaction wanted. The zero Wanted means not known, or longer than MaxWantedKey.
+// Wanted is the key on which a transaction was wounded: the transaction held the lock, and an older
+// transaction wanted it. The zero Wanted means unknown, or longer than MaxWantedKey.
 type Wanted struct {
 	Keyspace keys.KeyspaceID
 	// Key is a user key.
@@ -29,8 +29,8 @@ func parseWanted(keyspace uint32, key []byte) Wanted {
 	return Wanted{keys.KeyspaceID(keyspace), bytes.Clone(key)}
 }
 
-// WoundOf returns the transaction that wounded another one, and the key that it wanted, as far as a
-// status tells.
+// WoundOf returns the transaction that wounded another one, and the key that the wounding one
+// wanted, as far as the status names them.
 func WoundOf(s *kvpb.TransactionStatus) (wounder ID, wanted Wanted) {
 	if s.GetReason() != kvpb.AbortReason_WOUNDED {
 		return ID{}, Wanted{}

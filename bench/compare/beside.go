@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// A pair is two subjects that differ in one thing: the binary, or TLS. Each figure of the second is
-// divided by that of the first in the same turn, one measured right after the other; the median of
-// these ratios says more than the ratio of two medians while the machine is not quiet.
+// pair has two subjects that differ in one property: the binary, or TLS. Each figure of the second
+// subject is divided by the figure of the first one in the same turn, which was measured just
+// before or after. The median of these ratios is more reliable than the ratio of two medians if the
+// machine has other load.
 type pair struct {
 	What string `json:"what"`
 	Load string `json:"load"`
@@ -19,7 +20,7 @@ type pair struct {
 	From  float64 `json:"from"`
 	To    float64 `json:"to"`
 	Ratio spread  `json:"ratio"`
-	// AtLeast or AtMost bounds the median ratio; both are 0 for a figure without a bound.
+	// AtLeast or AtMost is the limit of the median ratio. Both are 0 for a figure without a limit.
 	AtLeast float64 `json:"at_least,omitempty"`
 	AtMost  float64 `json:"at_most,omitempty"`
 	Verdict string  `json:"verdict"`
@@ -27,13 +28,13 @@ type pair struct {
 
 const (
 	pairFine = "yes"
-	// pairUnsure: the median is over the bound, but some turn says otherwise.
+	// pairUnsure: the median violates the limit, but some turn does not.
 	pairUnsure = "no, within the spread"
 	pairMissed = "**no**"
 )
 
-// variant says how a subject differs from the one that measures the same keyspace of the binary
-// under -tidemark, without TLS.
+// variant says how a subject differs from the subject with the same keyspace, with the binary under
+// -tidemark and without TLS.
 type variant struct{ old, tls bool }
 
 func (v variant) String() string {
@@ -55,14 +56,14 @@ func (v variant) name(subject string) string {
 	return subject
 }
 
-// pairFigures are what pairs compare, with how far the new binary may be worse than the old one,
-// and how far TLS may be worse than no TLS.
+// pairFigures are the figures that pairs compare. For each, they have the allowed loss of the new
+// binary compared to the old one, and of TLS compared to no TLS.
 var pairFigures = []struct {
 	name         string
 	value        func(*measurement) float64
-	more         bool // is better
+	more         bool // a larger value is better
 	new, tls     float64
-	onlyOneCalls bool // the bound of TLS is for one client
+	onlyOneCalls bool // the limit for TLS applies to one client
 }{
 	{"throughput", func(m *measurement) float64 { return m.Result.Total.Throughput }, true,
 		0.95, 0.90, false},
@@ -76,7 +77,7 @@ var pairFigures = []struct {
 		1.05, 0, false},
 }
 
-// pairs compares all subjects that differ in one thing.
+// pairs compares all subjects that differ in one property.
 func pairs(all []*measurement) []pair {
 	type at struct {
 		load, subject string
@@ -135,7 +136,7 @@ func pairs(all []*measurement) []pair {
 	return found
 }
 
-// judge sets the bound and the verdict. A bound of 0 is none.
+// judge sets the limit and the verdict. A limit of 0 means none.
 func (p *pair) judge(bound float64, more bool) {
 	switch {
 	case bound == 0:
@@ -156,7 +157,7 @@ func (p *pair) judge(bound float64, more bool) {
 	}
 }
 
-// writePairs prints one table for each thing that differs.
+// writePairs prints one table for each differing property.
 func writePairs(b *strings.Builder, all []pair) {
 	what := ""
 	for _, wanted := range []string{"new beside old", "TLS beside plain"} {

@@ -18,11 +18,12 @@ import (
 	"time"
 )
 
-// certificates are the files of one authority, and of the one certificate that servers and clients
-// of a measured cluster use.
+// certificates are the files of one authority, and of the single certificate that servers and
+// clients of a measured cluster use.
 type certificates struct{ authority, certificate, key string }
 
-// flags are those of every command of Tidemark that connects or listens; none without certificates.
+// flags returns the TLS flags of every command of Tidemark that connects or listens. It returns
+// none without certificates.
 func (c certificates) flags() []string {
 	if c.authority == "" {
 		return nil
@@ -30,8 +31,8 @@ func (c certificates) flags() []string {
 	return []string{"--tls-ca", c.authority, "--tls-cert", c.certificate, "--tls-key", c.key}
 }
 
-// httpClient makes a client for the HTTP addresses of servers with these certificates, and gives
-// the scheme of their URLs.
+// httpClient makes a client for the HTTP addresses of servers with these certificates. It also
+// returns the scheme of their URLs.
 func (c certificates) httpClient() (*http.Client, string, error) {
 	if c.authority == "" {
 		return &http.Client{Transport: &http.Transport{}}, "http", nil
@@ -48,7 +49,7 @@ func (c certificates) httpClient() (*http.Client, string, error) {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, "https", nil
 }
 
-// makeCertificates writes them below dir.
+// makeCertificates writes new certificates below dir.
 func makeCertificates(dir string) (certificates, error) {
 	fail := func(err error) (certificates, error) {
 		return certificates{}, fmt.Errorf("make certificates: %w", err)

@@ -20,20 +20,20 @@ import (
 // driver loads a subject and runs the cases against it.
 type driver interface {
 	load(ctx context.Context, z size) error
-	// run calls look when the measured window begins and when it has ended. The processor profile
-	// of the client goes to the file profile, if that is not empty and the driver can.
+	// run calls look when the measured window begins and when it has ended. If profile is not empty
+	// and the driver supports it, the processor profile of the client is written to that file.
 	run(ctx context.Context, c bench.Config, look func(window), profile string) (*bench.Result, error)
 }
 
-// window is an end of the measured window.
+// window is the beginning or the end of the measured window.
 type window struct {
 	// End is 0 for the beginning, 1 for the end.
 	End int
-	// Client is the process that runs the clients.
+	// Client is the id of the process that runs the clients.
 	Client int
 }
 
-// inProcess runs the clients in this process, with the client library that is compiled in.
+// inProcess runs the clients in this process, with the compiled-in client library.
 type inProcess struct {
 	target   bench.Target
 	classify func(error) string
@@ -49,7 +49,7 @@ func (d inProcess) run(
 	ctx context.Context, c bench.Config, look func(window), _ string,
 ) (*bench.Result, error) {
 	c.Classify = d.classify
-	// Progress comes at the end of each phase if the interval is longer than any.
+	// With an interval longer than any phase, progress is reported at the end of each phase.
 	c.ProgressInterval = 24 * time.Hour
 	c.Progress = func(p bench.Progress) {
 		if p.Elapsed < p.Total {
@@ -67,14 +67,14 @@ func endOf(phase string) int {
 	return 0
 }
 
-// ownProgram runs the clients of a Tidemark binary in a process of their own: its `tidemark bench`.
-// So two binaries are compared as their users meet them: client and servers are of the same
-// version, and no version's client need be able to talk to the other's servers.
+// ownProgram runs the clients in a separate process: the `tidemark bench` of a Tidemark binary. So
+// client and servers have the same version, as for the users of that binary, and no version's
+// client needs to understand another version's servers.
 type ownProgram struct {
 	binary    string
 	keyspace  string
 	arguments []string
-	// profiles: the binary knows the flag --cpu-profile.
+	// profiles is set if the binary knows the flag --cpu-profile.
 	profiles bool
 }
 
@@ -83,7 +83,7 @@ func (d ownProgram) command(ctx context.Context, workload string, more ...string
 	return exec.CommandContext(ctx, d.binary, append(arguments, more...)...)
 }
 
-// load uses that the program loads the records before it reads any.
+// load loads the records by a run of the program, which loads them before it reads.
 func (d ownProgram) load(ctx context.Context, z size) error {
 	command := d.command(ctx, "get", "--records", fmt.Sprint(z.Records),
 		"--value-size", fmt.Sprint(z.ValueSize),
@@ -137,8 +137,8 @@ func (d ownProgram) run(
 	return result, nil
 }
 
-// watchPhases reads the progress that `tidemark bench` reports, and calls ended at the end of each
-// phase. It returns all that was said, when there will be no more.
+// watchPhases reads the progress that `tidemark bench` prints, and calls ended at the end of each
+// phase. It returns the whole text at the end of the input.
 func watchPhases(r io.Reader, ended func(phase string)) []byte {
 	var all bytes.Buffer
 	lines := bufio.NewScanner(r)
@@ -152,7 +152,7 @@ func watchPhases(r io.Reader, ended func(phase string)) []byte {
 	return all.Bytes()
 }
 
-// endedPhase recognises the last line of a phase: "measure  3 of 3 s  1234 ops/s ...".
+// endedPhase recognizes the last line of a phase: "measure  3 of 3 s  1234 ops/s ...".
 func endedPhase(line string) (phase string, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 4 || words[2] != "of" || words[0] != "warm-up" && words[0] != "measure" {

@@ -17,11 +17,11 @@ import (
 
 const (
 	echoMethod = "/bench.compare.Echo/Echo"
-	// echoCallersPerConnection gives 256 callers the same 8 connections that the etcd client has.
+	// echoCallersPerConnection gives 256 callers 8 connections, as many as the etcd client has.
 	echoCallersPerConnection = 32
 )
 
-// echoService is written by hand: one unary method that gives back its bytes.
+// echoService is written by hand. It has one unary method that returns the bytes of the request.
 var echoService = grpc.ServiceDesc{
 	ServiceName: "bench.compare.Echo",
 	HandlerType: (*any)(nil),
@@ -38,8 +38,7 @@ var echoService = grpc.ServiceDesc{
 	}},
 }
 
-// serveEcho is what the program does when it is started as the echo's server. It ends when it is
-// killed.
+// serveEcho runs the echo's server. It ends when the process is killed.
 func serveEcho(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -50,8 +49,8 @@ func serveEcho(address string) error {
 	return server.Serve(listener)
 }
 
-// measureEcho is the cost of asking another process over TCP and gRPC and getting as many bytes
-// back, which no store that speaks unary gRPC goes below.
+// measureEcho measures the cost of a request to another process over TCP and gRPC with an answer of
+// the same size. No store with unary gRPC can be faster.
 func measureEcho(
 	ctx context.Context, log string, callers int, each time.Duration, size int,
 ) (_ limit, err error) {

@@ -20,15 +20,15 @@ import (
 const (
 	etcdName    = "etcd"
 	etcdMembers = 3
-	// etcdConnections is how many connections the client opens, all to the leader: what serves etcd
-	// best here.
+	// etcdConnections is the number of connections of the client, all to the leader. This number is
+	// the best for etcd here.
 	etcdConnections = 8
-	// etcdTransaction is how many puts one transaction of the load phase holds; etcd's own limit is
+	// etcdTransaction is the number of puts in one transaction of the load phase. etcd's own limit is
 	// 128.
 	etcdTransaction = 100
 )
 
-// etcdCluster is three members of etcd with default settings but for a larger space quota.
+// etcdCluster is three members of etcd with default settings, except for a larger space quota.
 type etcdCluster struct {
 	members   []*process.Process
 	endpoints []string
@@ -37,7 +37,7 @@ type etcdCluster struct {
 	next      atomic.Uint64
 }
 
-// etcdVersion is the first line of `etcd --version`, or an error that says how to get etcd.
+// etcdVersion returns the first line of `etcd --version`, or an error that says how to get etcd.
 func etcdVersion() (string, error) {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
@@ -95,15 +95,15 @@ func startETCD(ctx context.Context, dir string) (*etcdCluster, error) {
 	return cluster, nil
 }
 
-// prepare is called before each measurement: the leader may have changed since the last.
+// prepare is called before each measurement, because the leader may have changed.
 func (c *etcdCluster) prepare(ctx context.Context) error { return c.connect(ctx) }
 
 func (c *etcdCluster) subjects() []subject {
 	return []subject{{name: etcdName, driver: inProcess{target: c}}}
 }
 
-// connect finds the leader and opens all connections to it. Called again, it does so only if the
-// leader has changed.
+// connect finds the leader and opens all connections to it. A later call does so only if the leader
+// has changed.
 func (c *etcdCluster) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -141,8 +141,8 @@ func dialETCD(endpoint string) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// findLeader asks every member which one leads, and returns the client address of the one that says
-// it does itself.
+// findLeader asks every member which one leads, and returns the client address of the member that
+// reports itself as the leader.
 func (c *etcdCluster) findLeader(ctx context.Context) (string, error) {
 	var last error
 	for _, endpoint := range c.endpoints {
@@ -174,7 +174,7 @@ func leadsETCD(ctx context.Context, endpoint string) (bool, error) {
 
 func (c *etcdCluster) disconnect() {
 	for _, client := range c.clients {
-		// The connection ends either way, and nothing is in flight.
+		// The connection ends in any case, and no call is in flight.
 		_ = client.Close()
 	}
 	c.clients, c.leader = nil, ""
@@ -187,12 +187,12 @@ func (c *etcdCluster) close() error {
 
 func (c *etcdCluster) servers() []*process.Process { return c.members }
 
-// client spreads the calls over the connections in turn.
+// client returns the connections in turn.
 func (c *etcdCluster) client() *clientv3.Client {
 	return c.clients[c.next.Add(1)%uint64(len(c.clients))]
 }
 
-// Get is linearisable: the client's default.
+// Get is linearisable, which is the client's default.
 func (c *etcdCluster) Get(ctx context.Context, key []byte) error {
 	response, err := c.client().Get(ctx, string(key))
 	if err != nil {
@@ -209,8 +209,8 @@ func (c *etcdCluster) Put(ctx context.Context, key, value []byte) error {
 	return err
 }
 
-// Scan asks for all keys from `from` on, at most limit of them. etcd walks its index to the end of
-// the range whatever the limit (it counts the rest), which is what makes its scans slow.
+// Scan reads keys from `from` on, at most limit of them. etcd walks its index to the end of the
+// range whatever the limit is, because it counts the rest. That makes its scans slow.
 func (c *etcdCluster) Scan(ctx context.Context, from []byte, limit int) (int, error) {
 	response, err := c.client().Get(ctx, string(from), clientv3.WithFromKey(),
 		clientv3.WithLimit(int64(limit)))
@@ -220,7 +220,7 @@ func (c *etcdCluster) Scan(ctx context.Context, from []byte, limit int) (int, er
 	return len(response.Kvs), nil
 }
 
-// Load writes the records in transactions, which serves etcd better than puts.
+// Load writes the records in transactions, which is faster in etcd than puts.
 func (c *etcdCluster) Load(ctx context.Context, records []bench.Record) error {
 	for len(records) > 0 {
 		n := min(len(records), etcdTransaction)

@@ -2,17 +2,17 @@ package main
 
 import "slices"
 
-// goal is one ratio that the project has set itself: Tidemark's figure over etcd's.
+// goal is a goal of the project for one ratio: Tidemark's figure divided by etcd's.
 type goal struct {
-	// Load and Figure say what is compared.
+	// Load and Figure name what is compared.
 	Load   string
 	Figure string
 	value  func(summary) float64
 	// AtLeast and AtMost: exactly one is set.
 	AtLeast, AtMost float64
-	// Partitions are the keyspaces for which it is set; the others are shown without a verdict.
+	// Partitions are the keyspaces that the goal is for. Other keyspaces are shown without a verdict.
 	Partitions []int
-	// Ordered: it is set for keyspaces partitioned by range.
+	// Ordered is set if the goal is for keyspaces partitioned by range.
 	Ordered bool
 }
 
@@ -40,7 +40,7 @@ func throughput(s summary) float64 { return s.Throughput.Median }
 func serverCPU(s summary) float64  { return s.ServerCPU.Median }
 func median(s summary) float64     { return s.P50.Median }
 
-// verdict is a goal's outcome for one keyspace.
+// verdict is the result of a goal for one keyspace.
 type verdict struct {
 	Load       string  `json:"load"`
 	Figure     string  `json:"figure"`
@@ -54,7 +54,7 @@ type verdict struct {
 	Met        bool    `json:"met"`
 }
 
-// judge compares the summaries; what was not measured on both sides has no verdict.
+// judge compares the summaries. A figure that was not measured on both sides has no verdict.
 func judge(summaries []summary) []verdict {
 	find := func(load, subject string) (summary, bool) {
 		i := slices.IndexFunc(summaries, func(s summary) bool {
@@ -85,8 +85,8 @@ func judge(summaries []summary) []verdict {
 				Etcd: g.value(etcd), Tidemark: g.value(tidemark), Ratio: g.value(tidemark) / g.value(etcd),
 				AtLeast: g.AtLeast, AtMost: g.AtMost,
 			}
-			// A store that answers with errors has met nothing; and a median of no successes would
-			// be a splendid 0.
+			// A store that answers with errors has met no goal. The median of no successes would be 0, which
+			// would look like an excellent latency.
 			usable := tidemark.Throughput.Low > 0 && tidemark.Errors == 0
 			if g.AtLeast > 0 {
 				v.Met = usable && v.Ratio >= g.AtLeast

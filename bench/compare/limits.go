@@ -17,15 +17,15 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// limit is one figure of what the machine can do at best, with no store in the way.
+// limit is one figure of the machine's capability, without a store.
 type limit struct {
 	Name       string        `json:"name"`
 	Callers    int           `json:"callers"`
 	Throughput float64       `json:"throughput"`
 	P50        time.Duration `json:"p50"`
 	P99        time.Duration `json:"p99"`
-	// CPUPerThousand is processor seconds per 1,000 operations of the process that does the work:
-	// the server of the echo, this process for the others.
+	// CPUPerThousand is the processor seconds per 1,000 operations of the process that does the work:
+	// the echo's server, or this process for the other limits.
 	CPUPerThousand float64 `json:"cpu_seconds_per_1000"`
 }
 
@@ -60,8 +60,8 @@ func measureLimits(
 	return limits, nil
 }
 
-// closedLoop lets callers call again and again for a while, and reports what came of it. The
-// processor time is that of the process with the given number.
+// closedLoop has callers call repeatedly for a while, and reports the results. The processor time
+// is that of the process with the given number.
 func closedLoop(
 	ctx context.Context, name string, pid, callers int, each time.Duration,
 	call func(ctx context.Context, caller int) error,
@@ -92,7 +92,7 @@ func closedLoop(
 					return
 				}
 				if err := own.RecordValue(max(int64(time.Since(start)), 1)); err != nil {
-					continue // longer than a minute: beyond the histogram, and beyond any use of the figure
+					continue // a call of more than a minute is beyond the histogram
 				}
 				count.Add(1)
 			}
@@ -120,7 +120,7 @@ func closedLoop(
 	}, nil
 }
 
-// perThousand is seconds per 1,000 operations; 0 if there were none.
+// perThousand returns the seconds per 1,000 operations, or 0 if there were none.
 func perThousand(seconds float64, operations int64) float64 {
 	if operations == 0 {
 		return 0
@@ -128,7 +128,7 @@ func perThousand(seconds float64, operations int64) float64 {
 	return seconds / float64(operations) * 1000
 }
 
-// measurePebble is the cost of a durable write by itself: one database, default options, each
+// measurePebble measures the cost of a durable write alone: one database, default options, each
 // commit synced.
 func measurePebble(
 	ctx context.Context, dir string, callers int, each time.Duration, size int,
@@ -147,7 +147,7 @@ func measurePebble(
 	return result, errors.Join(err, db.Close())
 }
 
-// silent is a Pebble logger that says nothing but what ends the process.
+// silent is a Pebble logger that logs only errors that end the process.
 type silent struct{ pebble.Logger }
 
 func (silent) Infof(string, ...any)  {}
@@ -156,9 +156,9 @@ func (silent) Fatalf(format string, arguments ...any) {
 	pebble.DefaultLogger.Fatalf(format, arguments...)
 }
 
-// measureSync is the disk by itself: a write of the given size followed by fdatasync, at the end of
-// a growing file or again and again in a file that is already there (which spares the filesystem
-// the new length).
+// measureSync measures the disk alone: a write of the given size followed by fdatasync. The writes
+// are at the end of a growing file, or repeatedly in an existing file, for which the filesystem
+// need not store a new length.
 func measureSync(
 	ctx context.Context, path string, overwrite bool, each time.Duration, size int,
 ) (limit, error) {

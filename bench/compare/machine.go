@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// machine is on what the figures were measured; a figure without it means nothing.
+// machine describes the machine of the measurements. Without it, figures cannot be interpreted.
 type machine struct {
 	CPU        string `json:"cpu"`
 	Cores      int    `json:"cores"`
@@ -18,7 +18,7 @@ type machine struct {
 	Go         string `json:"go"`
 }
 
-// describeMachine reads what Linux says; what cannot be read is "unknown".
+// describeMachine reads the description from Linux. Unknown values are "unknown".
 func describeMachine(dir string) machine {
 	return machine{
 		CPU:        parseCPUModel(readText("/proc/cpuinfo")),
@@ -35,8 +35,8 @@ func (m machine) String() string {
 		m.Kernel, m.Filesystem, m.Go)
 }
 
-// readText is a file's content, empty if there is none: the description is then incomplete, and
-// says so.
+// readText returns a file's content. It is empty if the file cannot be read: the description is
+// then incomplete.
 func readText(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseCPUModel(cpuinfo string) string {
 	return "unknown"
 }
 
-// parseMemory finds MemTotal in /proc/meminfo, in megabytes; 0 if it is not there.
+// parseMemory returns MemTotal of /proc/meminfo, in megabytes, or 0 if it is missing.
 func parseMemory(meminfo string) int {
 	for line := range strings.Lines(meminfo) {
 		var kilobytes int
@@ -74,8 +74,8 @@ func parseMemory(meminfo string) int {
 	return 0
 }
 
-// parseFilesystem names the type and options of the mount that holds dir: the longest mount point
-// that is a prefix.
+// parseFilesystem returns the type and options of the mount that holds dir: the mount with the
+// longest mount point that is a prefix of dir.
 func parseFilesystem(mounts, dir string) string {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func parseFilesystem(mounts, dir string) string {
 		}
 		point := strings.ReplaceAll(fields[1], `\040`, " ")
 		inside := point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
-		// Of two mounts on one point the later one is on top.
+		// If two mounts have the same point, the later one is on top.
 		if inside && len(point) >= best {
 			best = len(point)
 			description = fmt.Sprintf("%s on %s (%s)", fields[2], fields[0], fields[3])

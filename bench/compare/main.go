@@ -19,23 +19,23 @@ import (
 	"github.com/tidemarkdb/tidemark/bench"
 )
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	size   size
 	binary string
-	// beside is the binary that is measured beside the other, in turns; empty for none.
+	// beside is the second binary to measure, or empty.
 	beside string
 	tls    bool
 	dir    string
 	json   string
-	// out is the page to which the report is added; empty for none.
+	// out is the page to which the report is added, or empty.
 	out   string
 	only  string
 	loads *regexp.Regexp
 	// keyspaces matches the names of Tidemark's subjects that are measured.
 	keyspaces *regexp.Regexp
 	check     bool
-	// profiles is where profiles go; empty for none.
+	// profiles is the directory for profiles, or empty.
 	profiles string
 }
 
@@ -91,7 +91,7 @@ func main() {
 		fail(2, fmt.Errorf("-keyspaces: %w", err))
 	}
 	o.size = o.size.withDefaults(quick)
-	// A second signal ends the program at once, and with it (process.Start) its children.
+	// A second signal ends the program at once, and its child processes with it (process.Start).
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	r, err := compare(ctx, o)
@@ -154,7 +154,7 @@ func (z size) withDefaults(quick bool) size {
 	return full
 }
 
-// compare does all repetitions. Whatever it started is gone when it returns.
+// compare does all repetitions. Everything that it started has ended when it returns.
 func compare(ctx context.Context, o options) (_ *report, err error) {
 	dir, err := os.MkdirTemp(o.dir, "tidemark-compare-")
 	if err != nil {
@@ -202,7 +202,7 @@ func compare(ctx context.Context, o options) (_ *report, err error) {
 // starter starts a store below a directory.
 type starter func(ctx context.Context, dir string) (system, error)
 
-// choose finds the programs before anything is started.
+// choose finds the programs before any of them is started.
 func choose(o options) (starters []starter, versions []string, err error) {
 	if o.only == "" || o.only == "etcd" {
 		version, err := etcdVersion()
@@ -249,7 +249,7 @@ func choose(o options) (starters []starter, versions []string, err error) {
 	return starters, versions, nil
 }
 
-// repeat is one repetition: start all stores, load them, let them take turns, kill them.
+// repeat does one repetition: start all stores, load them, measure them in turns, kill them.
 func repeat(
 	ctx context.Context, o options, dir string, starters []starter, repetition int,
 ) (_ []*measurement, err error) {
@@ -272,7 +272,7 @@ func repeat(
 			}
 		}
 	}
-	// Subjects that differ in their variant only come next to each other, now forwards, now
+	// Subjects that differ only in their variant come next to each other, alternately forwards and
 	// backwards.
 	slices.SortStableFunc(turns, func(a, b turn) int {
 		return cmp.Compare(a.subject.plain, b.subject.plain)
@@ -317,7 +317,7 @@ func repeat(
 	return measurements, nil
 }
 
-// progress says on standard error what is going on; the report itself goes to standard output.
+// progress prints what is going on to standard error. The report itself goes to standard output.
 func progress(format string, arguments ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", arguments...)
 }

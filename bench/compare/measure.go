@@ -15,44 +15,45 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// system is one store, running as processes of its own. It serves one subject or more.
+// system is one store, running in separate processes. It serves one or several subjects.
 type system interface {
 	subjects() []subject
 	servers() []*process.Process
-	// prepare is called before each measurement, to put right what may have changed since the last.
+	// prepare is called before each measurement, to adapt to changes since the last one.
 	prepare(ctx context.Context) error
 	// close kills the processes.
 	close() error
 }
 
-// profiler is a system that can say where its processor time goes.
+// profiler is a system that can take processor profiles.
 type profiler interface {
 	profile(ctx context.Context, dir string, d time.Duration) error
 }
 
-// subject is what a row of the report is about.
+// subject is what a row of the report describes.
 type subject struct {
 	name   string
 	driver driver
-	// only is the name of the one load that it is measured under; empty: all.
+	// only is the name of the only load under which the subject is measured. It is empty for all
+	// loads.
 	only string
-	// plain is the name without the variant, and empty for a store that has no variants.
+	// plain is the name without the variant. It is empty for a store without variants.
 	plain   string
 	variant variant
 }
 
 // load is one case of the comparison.
 type load struct {
-	// Name is what the report calls it.
+	// Name is the name in the report.
 	Name     string
 	Workload bench.Workload
 	Clients  int
-	// ValueSize is that of the values it writes; 0 is the size of the records.
+	// ValueSize is the size of the values that the load writes. 0 means the size of the records.
 	ValueSize int
 }
 
-// loads come in this order: those that only read first, because puts add versions that later reads
-// have to pass.
+// loads are measured in this order. Loads that only read come first, because puts add versions that
+// later reads have to pass.
 var loads = []load{
 	{Name: getMany, Workload: bench.Get(), Clients: 64},
 	{Name: getOne, Workload: bench.Get(), Clients: 1},
@@ -88,21 +89,21 @@ type measurement struct {
 	ClientCPU float64 `json:"client_cpu_seconds_per_1000"`
 	// ServerMemory is the resident memory of all servers at the end, in bytes.
 	ServerMemory int64 `json:"server_memory_bytes"`
-	// plain and variant are those of the subject.
+	// plain and variant are the fields of the subject.
 	plain   string
 	variant variant
 }
 
-// size is how much is measured.
+// size is the amount of measurement.
 type size struct {
 	Repetitions int
-	// Rounds is how many turns each subject has within a case of a repetition.
+	// Rounds is the number of turns of each subject within a case of a repetition.
 	Rounds    int
 	Records   uint64
 	ValueSize int
 	WarmUp    time.Duration
 	Duration  time.Duration
-	// Limit is how long each limit of the machine is measured.
+	// Limit is the time for which each limit of the machine is measured.
 	Limit time.Duration
 }
 
@@ -152,7 +153,7 @@ func measure(
 	}, nil
 }
 
-// config is what the load is for bench.
+// config returns the load in the form for package bench.
 func (l load) config(z size, turn int) bench.Config {
 	c := bench.Config{
 		Workload:  l.Workload,
@@ -170,8 +171,8 @@ func (l load) config(z size, turn int) bench.Config {
 	return c
 }
 
-// profileRun runs a load once more with profilers on, and leaves a profile of each server, and of
-// the client, in a directory below dir. It is a run of its own because profiling costs.
+// profileRun runs a load once more with profilers on, and writes a profile of each server, and of
+// the client, to a directory below dir. This is a separate run because profiling costs time.
 func profileRun(ctx context.Context, dir string, sys system, s subject, l load, z size) error {
 	servers, ok := sys.(profiler)
 	if !ok {
@@ -192,14 +193,14 @@ func profileRun(ctx context.Context, dir string, sys system, s subject, l load, 
 	return group.Wait()
 }
 
-// fileName makes a name of words without blanks and commas.
+// fileName returns a file name without blanks and commas.
 func fileName(words string) string {
 	return strings.ToLower(strings.Join(
 		strings.FieldsFunc(words, func(r rune) bool { return r == ' ' || r == ',' }), "-"))
 }
 
-// settle waits until the servers use less than a tenth of a core together, or 20 s have passed:
-// then they are measured with what they are busy with, and that is theirs too.
+// settle waits until the servers together use less than a tenth of a core, or until 20 s have
+// passed. In the latter case their background work is measured as well.
 func settle(ctx context.Context, servers []*process.Process) error {
 	const (
 		interval = 300 * time.Millisecond
@@ -230,7 +231,7 @@ func settle(ctx context.Context, servers []*process.Process) error {
 	return nil
 }
 
-// usageOf adds up what the processes have used; an ended one is an error.
+// usageOf adds up the usage of the processes. It returns an error if one has ended.
 func usageOf(servers []*process.Process) (process.Usage, error) {
 	var sum process.Usage
 	for _, server := range servers {
@@ -249,8 +250,7 @@ func usageOf(servers []*process.Process) (process.Usage, error) {
 	return sum, nil
 }
 
-// killAll ends all processes at once; what they stored is thrown away afterwards, so there is
-// nothing to close.
+// killAll ends all processes at once. Their data is deleted afterwards, so they need not be closed.
 func killAll(processes []*process.Process) error {
 	var failures []error
 	for _, p := range processes {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// report is everything that one run found out.
+// report is the result of one run.
 type report struct {
 	Time     time.Time      `json:"time"`
 	Machine  machine        `json:"machine"`
@@ -19,10 +19,10 @@ type report struct {
 	Each     []*measurement `json:"measurements"`
 }
 
-// heading is that of the report on a page with several.
+// heading returns the heading of the report on a page with several reports.
 func (r *report) heading() string { return r.Time.Format(time.DateOnly) }
 
-// markdown is the report for people.
+// markdown returns the report for people.
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | |\n|---|---|\n| machine | %s |\n", r.Machine)
@@ -86,7 +86,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// figure prints a goal's figure in its unit.
+// figure formats a goal's figure with its unit.
 func figure(name string, value float64) string {
 	switch name {
 	case "throughput":
@@ -112,7 +112,7 @@ func latencySpread(s spread) string {
 	return fmt.Sprintf("%s [%s to %s]", latency(s.Median), latency(s.Low), latency(s.High))
 }
 
-// latency prints microseconds with about three digits.
+// latency formats microseconds with about three digits.
 func latency(micros float64) string {
 	switch {
 	case micros < 1000:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// spread is a median over the repetitions, and how far they lay apart.
+// spread is a median over the repetitions, with the lowest and the highest value.
 type spread struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -36,11 +36,11 @@ type summary struct {
 	ClientCPU  spread  `json:"client_cpu_seconds_per_1000"`
 	Memory     spread  `json:"server_memory_bytes"`
 	Errors     uint64  `json:"errors"`
-	// Example is one error, if there were any.
+	// Example is one of the errors, if there were any.
 	Example string `json:"example,omitempty"`
 }
 
-// summarise groups the measurements by load and subject, in the order in which these first appear.
+// summarise groups the measurements by load and subject, in the order of their first occurrence.
 func summarise(measurements []*measurement) []summary {
 	type group struct{ load, subject string }
 	var order []group
@@ -103,7 +103,8 @@ type limitSummary struct {
 	CPU spread `json:"cpu_seconds_per_1000"`
 }
 
-// summariseLimits takes the same limits in the same order, once for each repetition.
+// summariseLimits summarises the limits of all repetitions. Each repetition has the same limits in
+// the same order.
 func summariseLimits(repetitions [][]limit) []limitSummary {
 	if len(repetitions) == 0 {
 		return nil

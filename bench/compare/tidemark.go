@@ -23,7 +23,7 @@ const (
 	tidemarkReplicas = 3
 )
 
-// tidemarkName is the subject of a keyspace with that many hash partitions.
+// tidemarkName returns the name of the subject with a keyspace of a number of hash partitions.
 func tidemarkName(partitions int) string {
 	if partitions == 1 {
 		return "Tidemark, 1 partition"
@@ -31,13 +31,13 @@ func tidemarkName(partitions int) string {
 	return fmt.Sprintf("Tidemark, %d partitions", partitions)
 }
 
-// rangeName is the subject of a keyspace that keeps its keys in order in that many partitions.
+// rangeName returns the name of the subject with a keyspace of a number of range partitions.
 func rangeName(partitions int) string {
 	return fmt.Sprintf("Tidemark, %d range partitions", partitions)
 }
 
-// evenly cuts the keys that bench makes into that many parts: a prefix, and hexadecimal digits that
-// are all as likely.
+// evenly returns the keys that divide bench's keys into equal parts. A key is a prefix and
+// hexadecimal digits, which are all equally likely.
 func evenly(partitions int) [][]byte {
 	var at [][]byte
 	for i := 1; i < partitions; i++ {
@@ -58,7 +58,7 @@ type tidemarkCluster struct {
 	keyspaces []subject
 }
 
-// tidemarkVersion also proves that the program is there and starts.
+// tidemarkVersion also proves that the program exists and starts.
 func tidemarkVersion(binary string) (string, error) {
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("no Tidemark to measure: "+
@@ -72,8 +72,8 @@ func tidemarkVersion(binary string) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// startTidemark starts the servers in fresh directories below dir, and makes those keyspaces whose
-// subjects' names match.
+// startTidemark starts the servers in fresh directories below dir, and creates the keyspaces of the
+// subjects whose names match.
 func startTidemark(
 	ctx context.Context, binary, dir string, v variant, keyspaces *regexp.Regexp,
 ) (*tidemarkCluster, error) {
@@ -117,7 +117,7 @@ func startTidemark(
 	return cluster, nil
 }
 
-// makeKeyspaces makes one keyspace for each number of partitions.
+// makeKeyspaces creates one keyspace for each number of partitions.
 func (c *tidemarkCluster) makeKeyspaces(
 	ctx context.Context, endpoints []string, wanted *regexp.Regexp,
 ) error {
@@ -150,9 +150,8 @@ func (c *tidemarkCluster) makeKeyspaces(
 			return err
 		}
 	}
-	// What is to be scanned in order belongs into a keyspace that is in order, as everything in etcd
-	// is: there a scan of 100 rows asks one partition, or two. Over hash partitions it has to ask
-	// all.
+	// Scans in key order need a keyspace that is partitioned by range, as all data in etcd is ordered:
+	// a scan of 100 rows then asks one or two partitions. With hash partitions it has to ask all.
 	for _, partitions := range rangePartitions {
 		shape := []string{"--partitions", "range"}
 		for _, key := range evenly(partitions) {
@@ -166,7 +165,7 @@ func (c *tidemarkCluster) makeKeyspaces(
 	return nil
 }
 
-// profile writes the processor profile of each server over the given time below dir.
+// profile writes the processor profile of each server for the given time below dir.
 func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Duration) error {
 	client, scheme, err := c.certs.httpClient()
 	if err != nil {
@@ -202,7 +201,7 @@ func (c *tidemarkCluster) profile(ctx context.Context, dir string, d time.Durati
 	return group.Wait()
 }
 
-// wait asks every server whether it is ready.
+// wait waits until every server is ready.
 func (c *tidemarkCluster) wait(ctx context.Context, admin []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
@@ -239,7 +238,7 @@ func (c *tidemarkCluster) subjects() []subject { return c.keyspaces }
 
 func (c *tidemarkCluster) servers() []*process.Process { return c.processes }
 
-// prepare has nothing to put right: the SDK follows the leaders by itself.
+// prepare does nothing: the SDK follows the leaders automatically.
 func (c *tidemarkCluster) prepare(context.Context) error { return nil }
 
 func (c *tidemarkCluster) close() error { return killAll(c.processes) }

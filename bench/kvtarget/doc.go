@@ -1,3 +1,3 @@
-// Package kvtarget puts a keyspace of Tidemark under the load generator of package bench, through
-// the public SDK and nothing else.
+// Package kvtarget adapts a keyspace of Tidemark to the load generator of package bench, through
+// the public SDK only.
 package kvtarget

@@ -10,14 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Target is a keyspace as bench sees it.
+// Target implements bench.Target for a keyspace.
 type Target struct {
 	keyspace *kv.Keyspace
 	gets     []kv.GetOption
 	scans    []kv.ScanOption
 }
 
-// ReadOption is an option of gets and scans alike, such as kv.Nearest.
+// ReadOption is an option of both gets and scans, such as kv.Nearest.
 type ReadOption interface {
 	kv.GetOption
 	kv.ScanOption
@@ -28,7 +28,7 @@ var (
 	_ bench.BulkLoader = Target{}
 )
 
-// New measures the keyspace. All reads have the options.
+// New returns a Target for a keyspace. All reads have the options.
 func New(keyspace *kv.Keyspace, options ...ReadOption) Target {
 	t := Target{keyspace: keyspace}
 	for _, o := range options {
@@ -64,10 +64,10 @@ func (t Target) Scan(ctx context.Context, from []byte, limit int) (rows int, err
 	return rows, nil
 }
 
-// loadsAtOnce is how many batches one call of Load has under way.
+// loadsAtOnce is the number of concurrent batches of one call of Load.
 const loadsAtOnce = 4
 
-// Load implements bench.BulkLoader: one batch for each partition that the records fall into.
+// Load implements bench.BulkLoader. It writes one batch for each partition of the records.
 func (t Target) Load(ctx context.Context, records []bench.Record) error {
 	partitions := make(map[uint64]*kv.Batch)
 	for _, record := range records {
@@ -93,7 +93,7 @@ func (t Target) Load(ctx context.Context, records []bench.Record) error {
 	return group.Wait()
 }
 
-// Classify names the classes of the SDK's errors, for bench.Config.
+// Classify returns the classes of the SDK's errors, for bench.Config.
 func Classify(err error) string {
 	for _, class := range classes {
 		if errors.Is(err, class.kind) {
@@ -103,7 +103,8 @@ func Classify(err error) string {
 	return bench.Classify(err)
 }
 
-// In this order: an error can be of several kinds, and the first says most.
+// The order matters: an error can be of several kinds, and the first matching kind is the most
+// specific.
 var classes = []struct {
 	kind error
 	name string

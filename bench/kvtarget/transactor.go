@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Transactor is a keyspace of a client as the transactional workloads of bench see it.
+// Transactor implements bench.Transactor for a keyspace of a client.
 type Transactor struct {
 	Target
 	client  *kv.Client
@@ -21,9 +21,9 @@ type Transactor struct {
 
 var _ bench.Transactor = Transactor{}
 
-// NewTransactor measures transactions over a keyspace, all of them with the options. metrics are
-// those that the client was opened with (kv.Metrics): what they count is the report's tally; nil
-// counts nothing.
+// NewTransactor returns a Transactor for transactions over a keyspace, all of them with the
+// options. metrics are the metrics with which the client was opened (kv.Metrics). The report's
+// tally comes from them. If metrics is nil, nothing is counted.
 func NewTransactor(client *kv.Client, keyspace *kv.Keyspace, metrics prometheus.Gatherer,
 	options ...kv.TxnOption) Transactor {
 	return Transactor{Target: New(keyspace), client: client, metrics: metrics, options: options}
@@ -88,7 +88,7 @@ func (t Transactor) Tally() bench.Tally {
 	}
 	families, err := t.metrics.Gather()
 	if err != nil {
-		return tally // of metrics that contradict each other, which is a mistake in the program
+		return tally // the metrics contradict each other, which is a programming error
 	}
 	for _, family := range families {
 		switch family.GetName() {
@@ -101,7 +101,7 @@ func (t Transactor) Tally() bench.Tally {
 	return tally
 }
 
-// addCounts adds counters with one label, by its value.
+// addCounts adds the values of counters with one label, by the value of the label.
 func addCounts(to map[string]uint64, family *dto.MetricFamily) {
 	for _, metric := range family.GetMetric() {
 		for _, label := range metric.GetLabel() {

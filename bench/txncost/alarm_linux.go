@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits as exactly as the kernel can, which the language's own timers do not: what is due
-// within a millisecond they leave until that is over. It rings as news from the network comes.
+// alarm waits as exactly as the kernel can. Go's own timers do not: they may be up to a millisecond
+// late. It is delivered like an event of the network.
 type alarm struct {
 	fd   int
 	file *os.File // of fd
@@ -22,7 +22,7 @@ func newAlarm() (*alarm, error) {
 	return &alarm{fd, os.NewFile(uintptr(fd), "alarm")}, nil
 }
 
-// wait returns when it is due.
+// wait returns at the time due.
 func (a *alarm) wait(due time.Time) {
 	left := time.Until(due)
 	if left <= 0 {

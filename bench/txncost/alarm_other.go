@@ -4,12 +4,12 @@ package main
 
 import "time"
 
-// alarm waits.
+// alarm waits with Go's timers.
 type alarm struct{}
 
 func newAlarm() (*alarm, error) { return &alarm{}, nil }
 
-// wait returns when it is due, or up to a millisecond later.
+// wait returns at the time due, or up to a millisecond later.
 func (*alarm) wait(due time.Time) { time.Sleep(time.Until(due)) }
 
 func (*alarm) close() {}

@@ -13,9 +13,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// bare are servers that do nothing but read keys of a storage engine each and send the values, over
-// one connection to each, and a client that does nothing but ask them: what is left of a get, and
-// of a snapshot over the same number of nodes, without the database around it.
+// bare is a minimal client with minimal servers. Each server only reads keys of a storage engine
+// and sends the values, over one connection. The measurement shows the cost of a get, and of a
+// snapshot over the same number of nodes, without a database.
 type bare struct {
 	servers []*bareServer
 	conns   []net.Conn
@@ -76,11 +76,11 @@ func (b *bare) close() {
 			_ = s.listener.Close()
 		}
 		s.serving.Wait()
-		_ = s.db.Close() // its data goes now
+		_ = s.db.Close() // its data is deleted now
 	}
 }
 
-// errorsOnly is a logger.
+// errorsOnly is a logger that logs only errors.
 type errorsOnly struct{}
 
 // Infof implements pebble.Logger.
@@ -100,8 +100,8 @@ func (errorsOnly) Fatalf(format string, args ...any) {
 
 func bareKey(to []byte, key int) []byte { return binary.BigEndian.AppendUint32(to, uint32(key)) }
 
-// serve answers on the one connection that is made: a request is the number of its keys and they,
-// an answer their values.
+// serve answers on the single connection. A request is the number of its keys and the keys. An
+// answer is their values.
 func (s *bareServer) serve() {
 	conn, err := s.listener.Accept()
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *bareServer) read(answer, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// ask asks so many servers, all at once, for so many keys together.
+// ask returns an operation that asks a number of servers concurrently for a total number of keys.
 func (b *bare) ask(servers, count int) func(context.Context, int) error {
 	return func(_ context.Context, turn int) error {
 		at := func(i int) net.Conn { return b.conns[(turn+i)%bareServers] }

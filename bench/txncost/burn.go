@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// burnPeriod is how often a burner alternates between computing and resting.
+// burnPeriod is the period in which a burner computes once and rests once.
 const burnPeriod = 20 * time.Millisecond
 
-// burn has goroutines compute, as many as there are processors, so that together they use so many
-// of them. They share nothing with any of them. The function that it returns ends them.
+// burn starts goroutines that compute, one for each processor, so that together they use the given
+// number of processors. They share no data with anything. The returned function ends them.
 func burn(processors float64) (stop func()) {
 	done := make(chan struct{})
 	var burners sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvprom"
 )
 
-// contentionConfig is what -what contention does.
+// contentionConfig configures -what contention.
 type contentionConfig struct {
 	turns int
 	turn  time.Duration
@@ -24,15 +24,16 @@ type contentionConfig struct {
 const (
 	contentionClients = 64
 	contentionWarmUp  = time.Second
-	// counterSize is the length of a counter's value, and so that of the puts beside.
+	// counterSize is the length of a counter's value, and of the values of the puts that are compared
+	// with it.
 	counterSize = 8
-	// Goals: increments over puts, and the longest wait over the median one.
+	// Goals: the ratio of increments to puts, and the ratio of the longest wait to the median wait.
 	incrementsGoal = 0.25
 	waitGoal       = 20
 )
 
-// contention has clients increment one counter and put to one key, in turns, on servers that are
-// processes of their own; and then move money.
+// contention has clients increment one counter and put to one key, in turns, with servers in
+// separate processes. Then it has them move money.
 func contention(ctx context.Context, out io.Writer, c *config) error {
 	if c.contention.turns < 1 || c.contention.turn <= 0 {
 		return fmt.Errorf("-turns %d -turn %v: there has to be a turn", c.contention.turns,
@@ -105,13 +106,13 @@ func contention(ctx context.Context, out io.Writer, c *config) error {
 	return nil
 }
 
-// withPuts is the configuration of the puts beside the increments.
+// withPuts returns the configuration of the puts that are compared with the increments.
 func withPuts(c bench.Config) bench.Config {
 	c.Workload, c.Records, c.ValueSize = bench.Put(), 1, counterSize
 	return c
 }
 
-// complete is a result that is worth comparing: of the whole time, and without errors.
+// complete returns an error unless the result covers the whole time and has no errors.
 func complete(r *bench.Result, err error) (*bench.Result, error) {
 	switch {
 	case err != nil:
@@ -125,7 +126,7 @@ func complete(r *bench.Result, err error) (*bench.Result, error) {
 	return r, nil
 }
 
-// fairness is a row's part about how alike clients were served.
+// fairness returns the cells of a row which say how evenly clients were served.
 func fairness(r *bench.Result, goal any) []any {
 	x := r.Transactions
 	return []any{fmt.Sprintf("%.1f", x.LongestWait), goal, fmt.Sprintf("%.2f", x.SlowestShare),

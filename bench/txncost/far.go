@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// wire delays what travels on connections, as the way between machines does: all of it by the same
-// time, in each direction, so that the bytes that are sent at the same time arrive at the same
-// time, however many connections they are on.
+// wire delays the bytes on connections, as a distance between machines does. It delays all bytes by
+// the same time, in each direction. Bytes that are sent at the same time arrive at the same time,
+// on any number of connections.
 type wire struct {
 	delay time.Duration
 	queue chan parcel
@@ -17,17 +17,17 @@ type wire struct {
 	users sync.WaitGroup
 }
 
-// parcel is something that is under way.
+// parcel is a message on its way.
 type parcel struct {
 	due     time.Time
 	deliver func()
 }
 
-// wireRoom is how many parcels are under way at most; senders of more wait.
+// wireRoom is the maximum number of parcels on their way. Senders of more parcels wait.
 const wireRoom = 1024
 
-// newWire makes one on which a message and its answer take trip longer. Close it when its
-// connections are closed.
+// newWire makes a wire on which a message and its answer together take trip longer. Close the wire
+// after its connections.
 func newWire(trip time.Duration) (*wire, error) {
 	w := &wire{delay: trip / 2, queue: make(chan parcel, wireRoom), done: make(chan struct{})}
 	alarm, err := newAlarm()
@@ -61,7 +61,7 @@ func (w *wire) send(deliver func()) {
 	}
 }
 
-// dial connects over the wire.
+// dial connects through the wire.
 func (w *wire) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{KeepAlive: -1}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -80,11 +80,11 @@ type farConn struct {
 	mu      sync.Mutex
 	arrival sync.Cond
 	arrived []byte
-	// err is what comes after that.
+	// err is the error after the received bytes.
 	err error
 }
 
-// receive takes what comes until the connection ends.
+// receive receives bytes until the connection ends.
 func (c *farConn) receive() {
 	for err := error(nil); err == nil; {
 		b := make([]byte, 16<<10)
@@ -124,7 +124,8 @@ func (c *farConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. What cannot be written ends the connection, which the reader hears of.
+// Write implements net.Conn. If bytes cannot be written, the connection ends, and the reader gets
+// the error.
 func (c *farConn) Write(b []byte) (int, error) {
 	sent := append([]byte(nil), b...)
 	c.wire.send(func() {

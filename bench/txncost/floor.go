@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// nodes are connections of their own to all nodes, for requests that ask for next to nothing: what
-// a message costs, to one node and to all of them at once, whatever it says.
+// nodes has separate connections to all nodes, for minimal requests. They measure the cost of a
+// message, to one node and to all nodes at once, without its content.
 type nodes struct {
 	dialer *client.Dialer
 	all    []*client.BatchConn
@@ -41,10 +41,11 @@ func (n *nodes) close() {
 	for _, c := range n.all {
 		c.Close()
 	}
-	_ = n.dialer.Close() // there is nothing left to lose
+	_ = n.dialer.Close() // no data can be lost
 }
 
-// ask sends the first of the nodes a message each, all at once, and waits for the answers.
+// ask returns an operation that sends a message to each of the first nodes, concurrently, and waits
+// for the answers.
 func (n *nodes) ask(count int) func(context.Context, int) error {
 	return func(ctx context.Context, turn int) error {
 		count := min(count, len(n.all))

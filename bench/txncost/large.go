@@ -13,29 +13,29 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// largeConfig is what -what large does.
+// largeConfig configures -what large.
 type largeConfig struct {
 	transactions int
 	idle         time.Duration
 }
 
 const (
-	// A large transaction: as many keys and bytes as one may have.
+	// A large transaction has the maximum number of keys and bytes.
 	largeKeys  = 100_000
 	largeValue = 64<<20/largeKeys - 20
-	// smallKeys are there to be read, each readPause after the last.
+	// smallKeys is the number of keys for the reads. The pause between two reads is readPause.
 	smallKeys = 10_000
 	readPause = time.Millisecond
-	// When the writer is done, it is read on until the servers, looked at every so often, use
-	// little more than when they were idle, but not for longer than calmMost: its locks may still
-	// be on their way to become versions.
+	// When the writer is done, the reads continue until the servers use little more than when they
+	// were idle, but for at most calmMost: locks may still have to be converted to versions. The
+	// servers are checked every calmPeriod.
 	calmPeriod = 2 * time.Second
 	calmMore   = 0.05
 	calmMost   = time.Minute
 	readGoal   = 3
 )
 
-// large reads single keys beside large transactions.
+// large reads single keys while large transactions run.
 func large(ctx context.Context, out io.Writer, c *config) error {
 	servers, err := startSeparate(ctx, c.dir, 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 	}
 	defer writer.end()
 	done, calm := make(chan time.Time), make(chan time.Time)
-	go func() { // ends when the writer does, whose end is seen to above
+	go func() { // ends with the writer, whose end is ensured above
 		_ = writer.wait()
 		close(done)
 		b.calm()
@@ -106,7 +106,7 @@ func large(ctx context.Context, out io.Writer, c *config) error {
 	return nil
 }
 
-// beside reads single keys beside one thing after the other.
+// beside reads single keys while other load runs.
 type beside struct {
 	ctx     context.Context
 	ks      *kv.Keyspace
@@ -114,19 +114,19 @@ type beside struct {
 	rows    []reading
 }
 
-// reading is what reads beside one thing took.
+// reading is the result of reads during one kind of load.
 type reading struct {
 	name    string
 	latency *hdrhistogram.Histogram
-	// processors is how many the servers, and what went on beside them, used on average, servers
-	// those of the servers; 0: unknown.
+	// processors is the average number of processors that the servers, and the other load, used.
+	// servers is the number for the servers alone. 0 means unknown.
 	processors, servers float64
-	// queued is the 99th percentile of how long goroutines of a server waited for a processor.
+	// queued is the 99th percentile of the time that goroutines of a server waited for a processor.
 	queued time.Duration
 }
 
-// read reads until end. other is the process beside which it does, if there is one that does not
-// end before the reading.
+// read reads until end. other is the process with the other load, if there is one that does not end
+// before the reading.
 func (b *beside) read(name string, other *actor, end <-chan time.Time) error {
 	used := func() (all, servers time.Duration) {
 		servers = b.servers.used()
@@ -153,7 +153,7 @@ func (b *beside) read(name string, other *actor, end <-chan time.Time) error {
 	return err
 }
 
-// calm waits until the servers have little to do.
+// calm waits until the servers have little work.
 func (b *beside) calm() {
 	for began := time.Now(); time.Since(began) < calmMost; {
 		before := b.servers.used()
@@ -164,11 +164,11 @@ func (b *beside) calm() {
 	}
 }
 
-// controls reads beside goroutines that use as much processor time as the large transactions did,
-// and share nothing with the reads: first in the servers' process, where the language's scheduler
-// has to share it out, then in one of their own.
+// controls reads while goroutines use as much processor time as the large transactions did, without
+// shared data. First these goroutines are in the servers' process, where Go's scheduler has to
+// divide the processors. Then they are in a separate process.
 func (b *beside) controls(d time.Duration) error {
-	more := b.rows[1].processors - b.rows[0].processors // that of the large transactions
+	more := b.rows[1].processors - b.rows[0].processors // processors used by the large transactions
 	if more <= 0 {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (b *beside) report(out io.Writer) {
 
 func smallKey(n int) []byte { return fmt.Appendf(nil, "small-%06d", n) }
 
-// readUntil reads keys until end, and returns how long each took, in microseconds.
+// readUntil reads keys until end, and returns the duration of each read, in microseconds.
 func readUntil(ctx context.Context, ks *kv.Keyspace, end <-chan time.Time) (*hdrhistogram.Histogram,
 	error) {
 	latency := hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
@@ -237,11 +237,11 @@ func readUntil(ctx context.Context, ks *kv.Keyspace, end <-chan time.Time) (*hdr
 		if _, err := ks.Get(ctx, smallKey(rand.IntN(smallKeys))); err != nil {
 			return nil, err
 		}
-		_ = latency.RecordValue(max(1, time.Since(began).Microseconds())) // an hour is not exceeded
+		_ = latency.RecordValue(max(1, time.Since(began).Microseconds())) // less than an hour
 	}
 }
 
-// writeLarge commits large transactions, one after the other, of the same keys.
+// writeLarge commits large transactions with the same keys, one after the other.
 func writeLarge(ctx context.Context, out io.Writer, endpoint string, transactions int) error {
 	client, err := kv.Open(ctx, []string{endpoint}, kv.RequestTimeout(5*time.Minute))
 	if err != nil {

@@ -13,14 +13,15 @@ import (
 // clockTick is the unit of /proc/PID/stat.
 const clockTick = 10 * time.Millisecond
 
-// processorTime is what a process has used so far. Only Linux tells: elsewhere it is 0.
+// processorTime returns the processor time of a process so far. It is 0 on systems other than
+// Linux.
 func processorTime(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The second field, which may hold anything, ends with the last parenthesis; user and system
-	// time are the 14th and 15th.
+	// The second field, which may contain any characters, ends with the last parenthesis. User and
+	// system time are the 14th and 15th field.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
 		return 0
@@ -30,11 +31,10 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(user+system) * clockTick
 }
 
-// queueing looks at how long the goroutines of this process that could run have waited for a
-// processor.
+// queueing measures how long runnable goroutines of this process have waited for a processor.
 type queueing struct{ before []uint64 }
 
-// look is the 99th percentile of that since it was looked at last.
+// look returns the 99th percentile of that since the last call.
 func (q *queueing) look() time.Duration {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	metrics.Read(sample)

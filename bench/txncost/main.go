@@ -19,7 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// config is what is to be done.
+// config has the settings of the command line.
 type config struct {
 	rounds, warmUp int
 	pause, trip    time.Duration
@@ -116,7 +116,7 @@ func run(ctx context.Context, out io.Writer, c *config, what []string) error {
 	return nil
 }
 
-// measure has operations take turns on a cluster with a clock bound; 0 is the usual one.
+// measure runs operations in turns on a cluster with a clock bound. 0 means the default bound.
 func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	kinds func(*kv.Client, *places) []*operation) error {
 	addresses := []string{c.endpoint}
@@ -156,7 +156,7 @@ func measure(ctx context.Context, out io.Writer, c *config, bound time.Duration,
 	return nil
 }
 
-// startNodes starts a cluster, in processes of its own or in this one, and says where it is.
+// startNodes starts a cluster, in separate processes or in this process, and returns its addresses.
 func startNodes(ctx context.Context, c *config, bound time.Duration) (addresses []string,
 	end func(), err error) {
 	if c.together {
@@ -179,7 +179,7 @@ type cluster struct {
 	dir string
 }
 
-// start starts one that is ready.
+// start starts a cluster and waits until it is ready.
 func start(ctx context.Context, parent string, bound time.Duration) (*cluster, error) {
 	dir, err := os.MkdirTemp(parent, "txncost")
 	if err != nil {
@@ -205,7 +205,7 @@ func start(ctx context.Context, parent string, bound time.Duration) (*cluster, e
 
 func (c *cluster) close() {
 	if c.Cluster != nil {
-		_ = c.Close() // its data goes now
+		_ = c.Close() // its data is deleted now
 	}
 	_ = os.RemoveAll(c.dir)
 }

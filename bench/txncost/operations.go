@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// operation is one kind. If goal is not 0, its median is to be at most that many times the one of
-// the operation against. Without a goal that is only for comparison.
+// operation is one kind of operation. If goal is not 0, its median should be at most goal times the
+// median of the operation against. Without a goal, that operation is only for comparison.
 type operation struct {
 	name    string
 	do      func(ctx context.Context, n int) error
@@ -26,7 +26,7 @@ type operation struct {
 	latency *hdrhistogram.Histogram
 }
 
-// takeTurns does all operations, over and over.
+// takeTurns runs all operations in turns, repeatedly.
 func takeTurns(ctx context.Context, c *config, operations []*operation) error {
 	turns := slices.DeleteFunc(slices.Clone(operations),
 		func(o *operation) bool { return !c.only.MatchString(o.name) })
@@ -57,31 +57,32 @@ func takeTurns(ctx context.Context, c *config, operations []*operation) error {
 const (
 	keyspace   = "txncost"
 	partitions = 8
-	// perPartition keys are there in each.
+	// perPartition is the number of keys in each partition.
 	perPartition = 20
 )
 
 var value = make([]byte, 256)
 
-// places are keys by partition. Each kind of operation has keys of its own: none meets what another
-// leaves to be cleared up.
+// places has keys by partition. Each kind of operation has its own keys, so that it is not affected
+// by clean-up work of other operations.
 type places struct {
 	ks *kv.Keyspace
 	by [][][]byte
 	comparison
 }
 
-// comparison is what -what cost measures for comparison.
+// comparison has the additional measurements of -what cost.
 type comparison struct {
-	// nodes are what empty messages go to.
+	// nodes receives the empty messages.
 	nodes *nodes
 	bare  *bare
-	// far is a client whose messages and answers take trip longer; nil: there is none.
+	// far is a client whose messages and answers together take trip longer. It is nil if there is
+	// none.
 	far  *kv.Client
 	trip time.Duration
 }
 
-// compare makes that. end ends it.
+// compare makes the comparison. end ends it.
 func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addresses []string) (
 	end func(), err error) {
 	var ends []func()
@@ -119,11 +120,11 @@ func (p *places) compare(ctx context.Context, c *config, client *kv.Client, addr
 	if p.far, err = kv.Open(ctx, addresses, kv.Dialer(w.dial)); err != nil {
 		return nil, err
 	}
-	ends = append(ends, func() { _ = p.far.Close() }) // there is nothing left to lose
+	ends = append(ends, func() { _ = p.far.Close() }) // no data can be lost
 	return end, nil
 }
 
-// fill makes the keyspace and its keys.
+// fill creates the keyspace and its keys.
 func fill(ctx context.Context, client *kv.Client) (*places, error) {
 	ks, err := client.CreateKeyspace(ctx, keyspace, kv.Hash(partitions))
 	if errors.Is(err, kv.ErrKeyspaceExists) {
@@ -159,7 +160,7 @@ func fill(ctx context.Context, client *kv.Client) (*places, error) {
 	return p, nil
 }
 
-// spread is count keys, of one partition after the other, beginning with key number from of each.
+// spread returns count keys, from the partitions in turn, beginning with key number from of each.
 func (p *places) spread(count, from int) (all [][]byte) {
 	for i := range count {
 		all = append(all, p.by[i%partitions][from+i/partitions])
@@ -167,7 +168,7 @@ func (p *places) spread(count, from int) (all [][]byte) {
 	return all
 }
 
-// write is a transaction that writes keys.
+// write returns an operation that writes keys in a transaction.
 func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption) func(
 	context.Context, int) error {
 	return func(ctx context.Context, _ int) error {
@@ -183,7 +184,7 @@ func (p *places) write(client *kv.Client, all [][]byte, options ...kv.TxnOption)
 	}
 }
 
-// get reads one key, each time in another partition.
+// get returns an operation that reads one key, each time in another partition.
 func (p *places) get(client *kv.Client) func(context.Context, int) error {
 	ks := client.Keyspace(keyspace)
 	return func(ctx context.Context, n int) error {
@@ -192,7 +193,7 @@ func (p *places) get(client *kv.Client) func(context.Context, int) error {
 	}
 }
 
-// snapshot reads ten keys at one moment.
+// snapshot returns an operation that reads ten keys at one moment.
 func (p *places) snapshot(client *kv.Client) func(context.Context, int) error {
 	ks := client.Keyspace(keyspace)
 	return func(ctx context.Context, _ int) error {
@@ -203,7 +204,7 @@ func (p *places) snapshot(client *kv.Client) func(context.Context, int) error {
 	}
 }
 
-// costs are the operations of -what cost.
+// costs returns the operations of -what cost.
 func costs(client *kv.Client, p *places) []*operation {
 	operations := []*operation{
 		{name: "put", do: func(ctx context.Context, n int) error {
@@ -233,7 +234,7 @@ func costs(client *kv.Client, p *places) []*operation {
 		}},
 		{name: "snapshot of 10 keys over 8 partitions", do: p.snapshot(client), against: "get",
 			goal: 1.5},
-		// What a snapshot, and a get, cost at the least here.
+		// These are lower limits of the costs of a get and a snapshot on this machine.
 		{name: "empty message to 1 node", do: p.nodes.ask(1), against: "get"},
 		{name: "empty message to each of 3 nodes", do: p.nodes.ask(3), against: "get"},
 		{name: "1 key of 1 bare server", do: p.bare.ask(1, 1), against: "get"},
@@ -251,7 +252,7 @@ func costs(client *kv.Client, p *places) []*operation {
 // goalBound is the clock bound for which there is a goal.
 const goalBound = time.Millisecond
 
-// waits are the operations of -what wait, by the clock bound.
+// waits returns the operations of -what wait for a clock bound.
 func waits(bound time.Duration) func(*kv.Client, *places) []*operation {
 	const plain = "commit over 2 partitions"
 	goal := 0.0

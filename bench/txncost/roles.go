@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// Servers are this program again, with a role, and so is the writer of -what large: each has
-// processors, as the language shares them out, and memory of its own.
+// Servers are processes of this program with a role, and so is the writer of -what large. So each
+// has its own processors in Go's scheduler, and its own memory.
 const (
 	roleVariable = "TXNCOST_ROLE"
 	roleServer   = "server"
 	roleWriter   = "writer"
 	roleBurner   = "burner"
 
-	// What servers and burners are told, a line each: to say how long goroutines have waited for a
-	// processor since they were asked last, and to compute, with as many processors as the number
-	// that follows.
+	// These are the commands to servers and burners, one in each line: report how long goroutines have
+	// waited for a processor since the last report; and compute with the following number of
+	// processors.
 	sayLook = "look"
 	sayBurn = "burn"
 )
@@ -38,13 +38,13 @@ type actor struct {
 	in      io.WriteCloser
 	out     *bufio.Reader
 	waiting sync.Once
-	// atEnd is the processor time that it used until its end, in nanoseconds; 0 before.
+	// atEnd is the processor time of the process at its end, in nanoseconds. It is 0 before the end.
 	atEnd atomic.Int64
 	said  string
 	err   error
 }
 
-// begin starts one. It ends when end is called, at the latest.
+// begin starts a process with a role. The process ends at the latest when ctx ends.
 func begin(ctx context.Context, role string, arguments ...string) (*actor, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -65,19 +65,19 @@ func begin(ctx context.Context, role string, arguments ...string) (*actor, error
 	return a, a.command.Start()
 }
 
-// line is the next that it prints.
+// line returns the next line of the process's output.
 func (a *actor) line() (string, error) {
 	s, err := a.out.ReadString('\n')
 	return strings.TrimSpace(s), err
 }
 
-// tell tells it a line.
+// tell sends a line to the process.
 func (a *actor) tell(format string, arguments ...any) error {
 	_, err := fmt.Fprintf(a.in, format+"\n", arguments...)
 	return err
 }
 
-// queued asks servers how long goroutines have waited for a processor since they were asked last.
+// queued asks a server how long goroutines have waited for a processor since the last call.
 func (a *actor) queued() (string, error) {
 	if err := a.tell(sayLook); err != nil {
 		return "", err
@@ -85,10 +85,10 @@ func (a *actor) queued() (string, error) {
 	return a.line()
 }
 
-// burn has it compute, with so many processors.
+// burn makes the process compute with a number of processors.
 func (a *actor) burn(processors float64) error { return a.tell("%s %f", sayBurn, processors) }
 
-// wait waits for its end, and keeps what it printed.
+// wait waits for the end of the process, and keeps its output.
 func (a *actor) wait() error {
 	a.waiting.Do(func() {
 		said, err := io.ReadAll(a.out)
@@ -100,7 +100,7 @@ func (a *actor) wait() error {
 	return a.err
 }
 
-// used is the processor time that it has used so far; 0: unknown.
+// used returns the processor time of the process so far, or 0 if it is unknown.
 func (a *actor) used() time.Duration {
 	if t := a.atEnd.Load(); t != 0 {
 		return time.Duration(t)
@@ -108,19 +108,19 @@ func (a *actor) used() time.Duration {
 	return processorTime(a.command.Process.Pid)
 }
 
-// finish has it end, and returns what it printed last.
+// finish makes the process end, and returns the last line of its output.
 func (a *actor) finish() (string, error) {
-	_ = a.in.Close() // that is how it is told
+	_ = a.in.Close() // this tells the process to end
 	err := a.wait()
 	return a.said, err
 }
 
 func (a *actor) end() {
-	_ = a.command.Process.Kill() // unless it has ended
+	_ = a.command.Process.Kill() // in case it has not ended
 	_ = a.wait()
 }
 
-// play plays a role.
+// play runs a role.
 func play(ctx context.Context, role string) error {
 	var m peakMemory
 	stop := m.watch()
@@ -140,13 +140,13 @@ func play(ctx context.Context, role string) error {
 	}
 	stop()
 	if err != nil {
-		return err // the goroutine that waits for a line has to hear that there is none
+		return err // the goroutine that waits for a line must get the error
 	}
 	fmt.Println(&m)
 	return nil
 }
 
-// obey does what it is told, until it is wanted no more.
+// obey executes commands until the input ends.
 func obey(ctx context.Context) {
 	var q queueing
 	stop := func() {}
@@ -180,10 +180,10 @@ func obey(ctx context.Context) {
 	}
 }
 
-// peakMemory is the most that this process has used.
+// peakMemory has the maximum memory use of this process.
 type peakMemory struct{ heap uint64 }
 
-// watch looks at the heap now and then, until the function that it returns is called.
+// watch checks the heap at intervals, until the returned function is called.
 func (m *peakMemory) watch() (stop func()) {
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
@@ -207,7 +207,7 @@ func (m *peakMemory) watch() (stop func()) {
 	}
 }
 
-// String tells the peaks in MiB. Only Linux tells the resident set's.
+// String returns the maxima in MiB. The maximum of the resident set is known only on Linux.
 func (m *peakMemory) String() string {
 	resident := "unknown on " + runtime.GOOS
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {

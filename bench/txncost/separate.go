@@ -15,9 +15,9 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
-// separate is three nodes in processes of their own, as those of a real cluster are: none waits for
-// a processor that the language's scheduler gave to another or to the client, while the machine has
-// one to spare.
+// separate is three nodes in separate processes, as in a real cluster. No node waits for a
+// processor that Go's scheduler gave to another node or to the client while the machine has an idle
+// processor.
 type separate struct {
 	dir       string
 	addresses []string
@@ -27,7 +27,8 @@ type separate struct {
 
 const separateServers = 3
 
-// startSeparate starts some that are ready. 0 is the usual clock bound.
+// startSeparate starts nodes and waits until they are ready. A bound of 0 means the default clock
+// bound.
 func startSeparate(ctx context.Context, parent string, bound time.Duration) (*separate, error) {
 	addresses, err := process.FreeAddresses(separateServers)
 	if err != nil {
@@ -36,7 +37,7 @@ func startSeparate(ctx context.Context, parent string, bound time.Duration) (*se
 	return startSeparateAt(ctx, parent, bound, addresses)
 }
 
-// startSeparateAt starts one at each address. The first is the core, too.
+// startSeparateAt starts one node at each address. The first node is also the core.
 func startSeparateAt(ctx context.Context, parent string, bound time.Duration, addresses []string) (
 	_ *separate, err error) {
 	s := &separate{addresses: addresses}
@@ -51,7 +52,8 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 	}
 	directory := func(i int) string { return filepath.Join(s.dir, fmt.Sprint("server-", i+1)) }
 	for i := range addresses {
-		// Before any starts: one that ends takes the directory of all along if nothing is in it.
+		// This comes before any node starts: a node that ends removes the parent directory if that is
+		// empty.
 		if err := os.Mkdir(directory(i), 0o700); err != nil {
 			return nil, err
 		}
@@ -64,7 +66,7 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 		}
 		s.servers = append(s.servers, a)
 	}
-	// All at once: when one ends early, the others may wait for it for ever.
+	// All are waited for concurrently: when one ends early, the others may wait for it for ever.
 	var waiting sync.WaitGroup
 	for i, a := range s.servers {
 		waiting.Go(func() {
@@ -83,7 +85,7 @@ func startSeparateAt(ctx context.Context, parent string, bound time.Duration, ad
 // Endpoints returns the addresses of all servers.
 func (s *separate) Endpoints() []string { return s.addresses }
 
-// used is the processor time that all have used so far; 0: unknown.
+// used returns the processor time of all nodes so far, or 0 if it is unknown.
 func (s *separate) used() (sum time.Duration) {
 	for _, a := range s.servers {
 		sum += a.used()
@@ -91,8 +93,8 @@ func (s *separate) used() (sum time.Duration) {
 	return sum
 }
 
-// queued asks how long goroutines have waited for a processor since this was asked last: in the
-// server where it is longest.
+// queued returns the longest time that goroutines of a server have waited for a processor since the
+// last call.
 func (s *separate) queued() (longest time.Duration, err error) {
 	for _, a := range s.servers {
 		line, err := a.queued()
@@ -108,7 +110,7 @@ func (s *separate) queued() (longest time.Duration, err error) {
 	return longest, nil
 }
 
-// burn has them compute, with so many processors together.
+// burn makes all nodes compute, with a number of processors in total.
 func (s *separate) burn(processors float64) error {
 	var errs []error
 	for _, a := range s.servers {
@@ -117,10 +119,10 @@ func (s *separate) burn(processors float64) error {
 	return errors.Join(errs...)
 }
 
-// finish has them end, and returns what each printed last.
+// finish makes all nodes end, and returns the last line of each.
 func (s *separate) finish() (said []string, err error) {
 	for _, a := range s.servers {
-		_ = a.in.Close() // all at the same time: those that are left would miss those that are gone
+		_ = a.in.Close() // all end at once: a node left over would miss the others
 	}
 	var errs []error
 	for _, a := range s.servers {
@@ -131,7 +133,7 @@ func (s *separate) finish() (said []string, err error) {
 }
 
 func (s *separate) close() {
-	s.stop(nil) // kills them: their data goes now
+	s.stop(nil) // kills them; their data is deleted now
 	for _, a := range s.servers {
 		_ = a.wait()
 	}
@@ -140,8 +142,8 @@ func (s *separate) close() {
 	}
 }
 
-// serveOne is one of the servers, until it is wanted no more: the process that started it has
-// closed its standard input, or ended, which does the same. It has a directory to itself.
+// serveOne runs one server until the parent process closes its standard input, or ends, which has
+// the same effect. The server has its own directory.
 func serveOne(ctx context.Context, dir, listen, bound string, core []string) error {
 	nanoseconds, err := strconv.ParseInt(bound, 10, 64)
 	if err != nil {
@@ -154,20 +156,20 @@ func serveOne(ctx context.Context, dir, listen, bound string, core []string) err
 		obey(ctx)
 		cancel()
 	})
-	defer told.Wait() // what it was told may be a computation
+	defer told.Wait() // a command may be a long computation
 	defer cancel()
 	memory.TuneCollector(memory.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
-	defer func() { // in case that the process that started it cannot do so any more
+	defer func() { // in case the parent process cannot do so any more
 		_ = os.RemoveAll(dir)
-		_ = os.Remove(filepath.Dir(dir)) // that of all servers, by the last of them
+		_ = os.Remove(filepath.Dir(dir)) // the last server removes the common directory
 	}()
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{Dir: dir, Listen: listen,
 		Core: core, MaxOffset: time.Duration(nanoseconds)})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = server.Close(context.Background()) }() // its data goes now
+	defer func() { _ = server.Close(context.Background()) }() // its data is deleted now
 	if err := server.WaitReady(ctx); err != nil {
 		return err
 	}

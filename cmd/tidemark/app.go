@@ -27,11 +27,11 @@ type app struct {
 	timeout   time.Duration
 	tls       argument.ClientTLS
 	locality  string
-	// user and passwordFile name the client's user. See credentials.
+	// user and passwordFile give the client's user. See credentials.
 	user, passwordFile string
 	format             output.Format
 	output             string
-	// headers: tsv begins with a line of names. color is the value of --color.
+	// headers: output in tsv begins with a line of names. color is the value of --color.
 	headers bool
 	color   string
 
@@ -52,8 +52,8 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exit.OK
 	}
 	if !a.running {
-		// Cobra's own complaints have no type: whatever comes before the verb ran is about the
-		// command line.
+		// Errors of Cobra have no type of their own: any error before the verb has begun is an error of
+		// the command line.
 		var coded *exit.Error
 		if !errors.As(err, &coded) {
 			err = &exit.Error{Code: exit.Usage, Err: err}
@@ -96,7 +96,7 @@ func (a *app) verb(
 	}
 }
 
-// client adds the flags that every command has that talks to a cluster.
+// client adds the flags that every command has which talks to a cluster.
 func (a *app) client(cmd *cobra.Command) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&a.endpoints, "endpoints", nil,
@@ -121,7 +121,8 @@ func (a *app) printing(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// arguments checks their number: from least to most, or without end if most is negative.
+// arguments checks the number of arguments: from least to most, or without an upper limit if most
+// is negative.
 func arguments(names string, least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
@@ -134,7 +135,7 @@ func arguments(names string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// list begins a list of what a command has found.
+// list begins a list for the results of a command.
 func (a *app) list(columns ...output.Column) *output.List {
 	return output.NewList(a.out, a.format, columns...).On(a.screen())
 }

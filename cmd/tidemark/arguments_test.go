@@ -185,6 +185,8 @@ func TestMistakesOnTheCommandLine(t *testing.T) {
 		{"get fruit a --at 1970-01-01T00:00:00Z", "is before 1971: there is no such timestamp"},
 		{"get fruit a --at 2999-01-01T00:00:00Z", "is after 2261: there is no such timestamp"},
 		{"keyspace alter fruit --txn-max-age 0s", "--txn-max-age 0s: it is from 1s to 168h"},
+		{"keyspace alter fruit --quota-throughput 100", "--quota-throughput 100: it is at least 1KiB"},
+		{"keyspace create fruit --quota-bytes much", "512MiB"},
 		{"keyspace create fruit --partitions hash:2 --txn-max-idle 10ms",
 			"--txn-max-idle 10ms: it is from 1s to 168h"},
 		{"keyspace create fruit --partitions hash:2 --gc-window 0s",

@@ -36,7 +36,7 @@ keyspaces.`,
 	return cmd
 }
 
-// authVerb has a command administer with a client; do is given the arguments.
+// authVerb makes a command that administers users and roles with a client. do gets the arguments.
 func (a *app) authVerb(cmd *cobra.Command, write bool,
 	do func(context.Context, *clientv3.Client, []string) error) *cobra.Command {
 	f := &coordFlags{}
@@ -48,7 +48,7 @@ func (a *app) authVerb(cmd *cobra.Command, write bool,
 	return a.printing(a.coordClient(cmd, f))
 }
 
-// changed prints what a change was of, if it succeeded.
+// changed prints the object of a change, if the change succeeded.
 func (a *app) changed(err error, kind, name string) error {
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func (a *app) changed(err error, kind, name string) error {
 	return list.Flush()
 }
 
-// authFailed says what to do about errors of users and roles.
+// authFailed adds advice to errors of users and roles.
 func authFailed(err error) error {
 	for _, of := range []struct {
 		err  error
@@ -154,7 +154,7 @@ use. Whoever has the token can do what the user can.`,
 			if name == "" {
 				return exit.Usagef("login: give --user")
 			}
-			a.user, a.passwordFile = name+":"+password, "" // stdin is read once
+			a.user, a.passwordFile = name+":"+password, "" // standard input can be read only once
 			return a.withEtcd(ctx, f, false, func(ctx context.Context, c *clientv3.Client) error {
 				r, err := c.Authenticate(ctx, name, password)
 				if err != nil {

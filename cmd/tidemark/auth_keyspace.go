@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// grantedKeys are the keys that a role is granted: of the coordination service, or of a keyspace.
+// grantedKeys are the keys that a role gets rights to: keys of the coordination service, or of a
+// keyspace.
 type grantedKeys struct {
 	keyRange
 	keyspace string
@@ -26,7 +27,7 @@ func (r *grantedKeys) register(cmd *cobra.Command, a *app) {
 	a.completeFlag(cmd, "keyspace", keyspacesOffered)
 }
 
-// keys reads [KEY [END]] of a keyspace; without KEY they are all.
+// keys parses [KEY [END]] of a keyspace. Without KEY, it returns all keys.
 func (r *grantedKeys) keys(args []string) (*coordpb.KeyspaceRange, error) {
 	keys := &coordpb.KeyspaceRange{Keyspace: r.keyspace, KeyspaceId: r.id}
 	if len(args) == 0 {
@@ -42,14 +43,14 @@ func (r *grantedKeys) keys(args []string) (*coordpb.KeyspaceRange, error) {
 		keys.End = append([]byte(key), 0)
 	case end == "\x00":
 		keys.End = nil
-		if key == "\x00" { // all keys: etcd's form of it
+		if key == "\x00" { // all keys, in the form that etcd uses
 			keys.Start = nil
 		}
 	}
 	return keys, nil
 }
 
-// parseRights reads what a role may do with keys of a keyspace.
+// parseRights parses the rights of a role to keys of a keyspace.
 func parseRights(text string) (*coordpb.Rights, error) {
 	switch text {
 	case "read":
@@ -64,7 +65,7 @@ func parseRights(text string) (*coordpb.Rights, error) {
 	return nil, exit.Usagef("%q: a role may read, write, readwrite or admin", text)
 }
 
-// rightsShown are rights as they are granted.
+// rightsShown lists granted rights.
 func rightsShown(r *coordpb.Rights) (all []string) {
 	switch {
 	case r.GetRead() && r.GetWrite():
@@ -80,7 +81,7 @@ func rightsShown(r *coordpb.Rights) (all []string) {
 	return all
 }
 
-// shownRange is a range as those of the coordination service are shown.
+// shownRange returns a range in the form in which ranges of the coordination service are shown.
 func shownRange(r *coordpb.KeyspaceRange) (key []byte, end any) {
 	switch {
 	case len(r.End) == 0:
@@ -91,8 +92,8 @@ func shownRange(r *coordpb.KeyspaceRange) (key []byte, end any) {
 	return notNil(r.Start), r.End
 }
 
-// permissionsOf returns a role's permissions for keyspaces; none if the server does not support
-// them, as etcd does not.
+// permissionsOf returns a role's permissions for keyspaces. It returns none if the server does not
+// support them, as etcd does not.
 func permissionsOf(
 	ctx context.Context, c *clientv3.Client, role string,
 ) ([]*coordpb.KeyspacePermission, error) {

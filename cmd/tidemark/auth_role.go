@@ -109,7 +109,7 @@ is not included; an END of one zero byte means no end. Rights without a keyspace
 	return cmd
 }
 
-// permitted reads KEY [END], as a permission has them.
+// permitted parses KEY [END] to the form of a permission.
 func (r *keyRange) permitted(args []string) (key, end string, err error) {
 	key, options, _, err := r.key(args)
 	if err != nil {

@@ -43,7 +43,7 @@ cluster.`,
 	return cmd
 }
 
-// backupFlags are the flags of a backup that is made.
+// backupFlags are the flags of a new backup.
 type backupFlags struct {
 	incremental, detach, quiet bool
 	parent                     string
@@ -130,8 +130,8 @@ func (a *app) backupCreate(ctx context.Context, client *kv.Client, url string,
 	return nil
 }
 
-// followBackup shows the progress of a backup until it has ended. If it is interrupted, it says how
-// to look on.
+// followBackup shows the progress of a backup until it has ended. If followBackup is interrupted,
+// it prints how to follow the backup again.
 func (a *app) followBackup(ctx context.Context, client *kv.Client, id string,
 	quiet bool) (admin.BackupInfo, error) {
 	before := ""
@@ -192,7 +192,8 @@ func (a *app) printBackups(all []admin.BackupInfo) error {
 	return list.Flush()
 }
 
-// atMoment is a cell with a timestamp of the cluster; empty if it is unset.
+// atMoment returns a cell with a timestamp of the cluster. The cell is empty if the timestamp is
+// not set.
 func atMoment(ts kv.Timestamp) output.Cell {
 	if ts.IsZero() {
 		return output.Cell{People: "", Programs: ""}
@@ -240,7 +241,8 @@ func (a *app) backupCancelCommand() *cobra.Command {
 	}))
 }
 
-// withCatalog opens a target, and reads it with the identities of a file; empty: with none.
+// withCatalog opens a target, and reads it with the identities of a file. Without a file it uses no
+// identities.
 func (a *app) withCatalog(ctx context.Context, url, identityFile string,
 	do func(target.Target, *catalog.Catalog) error) error {
 	var identities archive.Identities

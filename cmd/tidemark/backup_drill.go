@@ -90,13 +90,13 @@ anything differs.`,
 	return a.printing(cmd)
 }
 
-// restoreDrill is a restore drill under way.
+// restoreDrill is a running restore drill.
 type restoreDrill struct {
 	*app
 	flags   drillFlags
 	catalog *catalog.Catalog
 	url, id string
-	// log is the log that the moment needs; empty: none.
+	// log is the log that the moment needs. It is empty if the moment needs none.
 	log    string
 	point  *manifest.Point
 	chosen []*manifest.Keyspace
@@ -144,7 +144,7 @@ func (d *restoreDrill) run(ctx context.Context) (err error) {
 	return d.compare(ctx, client)
 }
 
-// note says something about the progress.
+// note prints a message about the progress.
 func (d *restoreDrill) note(format string, args ...any) {
 	if !d.flags.quiet {
 		d.say(format, args...)
@@ -205,7 +205,7 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 	return nil
 }
 
-// nodes is how many nodes the keyspaces need.
+// nodes returns the number of nodes that the keyspaces need.
 func (d *restoreDrill) nodes() (int, error) {
 	n := 3
 	for _, ks := range d.chosen {
@@ -270,7 +270,7 @@ func (d *restoreDrill) restore(ctx context.Context, client *kv.Client) error {
 	return nil
 }
 
-// compare compares all keyspaces, and prints what was found.
+// compare compares all keyspaces, and prints the result.
 func (d *restoreDrill) compare(ctx context.Context, client *kv.Client) error {
 	list := d.list(output.Column{Name: "keyspace"}, output.Column{Name: "compared", Number: true},
 		output.Column{Name: "expired since", Number: true},
@@ -313,7 +313,7 @@ func (d *restoreDrill) compare(ctx context.Context, client *kv.Client) error {
 	return nil
 }
 
-// stored are the records of a keyspace in the backup.
+// stored returns the records of a keyspace in the backup.
 func (d *restoreDrill) stored(ctx context.Context,
 	ks *manifest.Keyspace) iter.Seq2[drill.Record, error] {
 	return func(yield func(drill.Record, error) bool) {
@@ -335,7 +335,7 @@ func (d *restoreDrill) stored(ctx context.Context,
 	}
 }
 
-// inWords names the first records of a keyspace that differ.
+// inWords names the first differing records of a keyspace.
 func inWords(keyspace string, found *drill.Result) string {
 	var rows []string
 	for _, one := range found.First {

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/archive"
 )
 
-// schedules are the commands about schedules of backups.
+// schedules has the commands about schedules of backups.
 type schedules struct{ *app }
 
 func (a schedules) command() *cobra.Command {
@@ -124,7 +124,7 @@ func (a schedules) print(all []admin.BackupScheduleInfo) error {
 	return nil
 }
 
-// scheduleState says how a schedule is.
+// scheduleState returns a cell with the state of a schedule.
 func scheduleState(s *admin.BackupScheduleInfo) output.Cell {
 	switch {
 	case s.Paused:
@@ -158,7 +158,7 @@ func (a schedules) listCommand() *cobra.Command {
 	}))
 }
 
-// withSchedule is a command that changes one schedule and prints it.
+// one makes a command that changes one schedule and prints it.
 func (a schedules) one(cmd *cobra.Command, do func(context.Context, *admin.Client,
 	string) (admin.BackupScheduleInfo, error)) *cobra.Command {
 	cmd.Args = arguments("the NAME of a schedule", 1, 1)

@@ -22,7 +22,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// identityFlag registers the file of the identities that read encrypted backups.
+// identityFlag registers the flag for the file of identities that decrypt backups.
 func identityFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("identity", "", "a `file` of age identities, for encrypted backups")
 }
@@ -122,7 +122,7 @@ which "tidemark restore --settings" sets.`,
 	return a.printing(cmd)
 }
 
-// settingsOf are the settings of placement in a backup.
+// settingsOf returns the settings of placement in a backup.
 func settingsOf(m *manifest.Manifest) (s admin.PlacementSettings, err error) {
 	if len(m.Settings) == 0 {
 		return s, exit.NotFoundf("the backup %s has no settings of placement: an earlier version made it",

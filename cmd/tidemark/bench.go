@@ -23,7 +23,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// defaultBenchKeyspace is made if it does not exist; any other name must exist.
+// defaultBenchKeyspace is created if it does not exist. A keyspace with any other name must exist.
 const defaultBenchKeyspace = "bench"
 
 type benchFlags struct {
@@ -38,9 +38,9 @@ type benchFlags struct {
 	connections        int
 	workload           string
 	cpuProfile         string
-	// partitionsPerTxn is 0 where transactions take what there is.
+	// partitionsPerTxn is 0 if transactions may use any number of partitions.
 	partitionsPerTxn int
-	// fresh: any replica may answer the reads; for get and scan.
+	// fresh: any replica may answer the reads. It is for get and scan.
 	fresh freshFlags
 }
 
@@ -126,8 +126,8 @@ func (a *app) benchOf(name, short, example string,
 	return a.printing(a.client(cmd))
 }
 
-// config turns the flags into the load generator's configuration, in which 0 means the default and
-// a negative number none.
+// config converts the flags to the load generator's configuration. In it, 0 means the default and a
+// negative number means none.
 func (f *benchFlags) config(w bench.Workload) (bench.Config, error) {
 	if f.keys != "" {
 		keys, err := bench.ParseDistribution(f.keys)
@@ -202,7 +202,7 @@ func benchLine(p bench.Progress) string {
 			plural(p.RecordsTotal, "record"),
 			100*float64(p.Records)/float64(max(p.RecordsTotal, 1)), p.Rate)
 	} else {
-		digits := 0 // after the point, as far as the phase's length has them
+		digits := 0 // digits after the point, as many as the length of the phase needs
 		switch {
 		case p.Total%(100*time.Millisecond) != 0:
 			digits = 3
@@ -219,7 +219,7 @@ func benchLine(p bench.Progress) string {
 	return b.String()
 }
 
-// benchProgress shows it: every second on a terminal, every ten elsewhere.
+// benchProgress shows the progress, every second on a terminal and every ten seconds elsewhere.
 func (a *app) benchProgress(cfg *bench.Config) (stop func()) {
 	line := &progress.Line{Out: a.err, Terminal: a.errTerminal, Width: a.errWidth}
 	cfg.Progress = func(p bench.Progress) { line.Show(benchLine(p)) }
@@ -291,7 +291,7 @@ func loadForReplicas(ctx context.Context, client *kv.Client, ks *kv.Keyspace, ta
 	}
 }
 
-// withBench runs do with a client, when the keyspace is there.
+// withBench runs do with a client, after making sure that the keyspace exists.
 func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option,
 	do func(*kv.Client) error) error {
 	layout, partitions, err := argument.ParsePartitioning(f.partitions)
@@ -309,8 +309,8 @@ func (a *app) withBench(ctx context.Context, f benchFlags, options []kv.Option,
 	return profiled(f.cpuProfile, func() error { return do(client) })
 }
 
-// ensureBenchKeyspace creates the keyspace of benchmarks; other names are not created. A keyspace
-// with too few partitions is neither created nor used.
+// ensureBenchKeyspace creates the default keyspace of benchmarks. It does not create keyspaces with
+// other names. It refuses a keyspace with too few partitions.
 func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
 	layout kv.KeyspaceOption,
 	partitions int) error {
@@ -333,8 +333,8 @@ func ensureBenchKeyspace(ctx context.Context, client *kv.Client, f benchFlags,
 	return err
 }
 
-// profiled runs do, and writes a processor profile of this process to the file, if the name is not
-// empty.
+// profiled runs do, and writes a processor profile of this process to the file, if the file has a
+// name.
 func profiled(file string, do func() error) (err error) {
 	if file == "" {
 		return do()

@@ -136,7 +136,7 @@ code is 1.
 	return a.transactionFlags(cmd, &f, 64)
 }
 
-// transactionFlags adds what all of them have.
+// transactionFlags adds the flags that all transactional benchmarks have.
 func (a *app) transactionFlags(cmd *cobra.Command, f *txnFlags, clients int) *cobra.Command {
 	flags := cmd.Flags()
 	f.common(cmd, clients)
@@ -175,7 +175,7 @@ func (a *app) benchTransactions(ctx context.Context, f txnFlags,
 		})
 }
 
-// classifyTransaction names a wrong sum before it looks at what the SDK may have said.
+// classifyTransaction recognizes a wrong sum before it looks at the SDK's errors.
 func classifyTransaction(err error) string {
 	if errors.Is(err, bench.ErrWrongTotal) {
 		return "wrong total"

@@ -119,7 +119,7 @@ func (a *app) cas(ctx context.Context, keyspace string, key []byte, expectation 
 	})
 }
 
-// shortened is a value that fits into a sentence.
+// shortened returns a value in a form that fits into a sentence.
 func shortened(value []byte) string {
 	const most = 100
 	if len(value) <= most {

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
-// secretCommand makes what servers know each other by without TLS.
+// secretCommand makes the secret by which servers authenticate each other without TLS.
 func (a *app) secretCommand() *cobra.Command {
 	return a.printing(&cobra.Command{
 		Use:   "secret",
@@ -29,7 +29,7 @@ others.`,
 		RunE: a.verb(func(context.Context, []string) error {
 			secret := strings.TrimSpace(clustersecret.New())
 			if a.format == output.Table {
-				_, err := fmt.Fprintln(a.out, secret) // the text of a file
+				_, err := fmt.Fprintln(a.out, secret) // the output is the content of a file
 				return err
 			}
 			list := a.list(output.Column{Name: "secret"})
@@ -85,7 +85,7 @@ func (f *certFlags) register(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("dir")
 }
 
-// files returns the file names of the certificate to be made.
+// files returns the file names of the new certificate.
 func (f *certFlags) files(name string) (certs.Pair, error) {
 	if f.days < 1 || f.days > 100*365 {
 		return certs.Pair{}, exit.Usagef("--days %d: use 1 to 36500", f.days)
@@ -173,7 +173,7 @@ func (a *app) certClientCommand() *cobra.Command {
 	return a.printing(cmd)
 }
 
-// makeCertificate has an authority sign a certificate.
+// makeCertificate makes a certificate that an authority signs.
 func (a *app) makeCertificate(f *certFlags, authority, name string,
 	sign func(*certs.Authority, certs.Pair) error) error {
 	files, err := f.files(name)
@@ -196,7 +196,7 @@ func (a *app) makeCertificate(f *certFlags, authority, name string,
 	return list.Flush()
 }
 
-// listOfCertificates begins a list of files that were made.
+// listOfCertificates begins a list of new files.
 func (a *app) listOfCertificates() *output.List {
 	return a.list(output.Column{Name: "certificate"}, output.Column{Name: "key"},
 		output.Column{Name: "days", Number: true})

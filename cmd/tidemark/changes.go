@@ -158,11 +158,11 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 		}
 		ks := client.Keyspace(keyspace)
 		err = p.print(ks.Changes(ctx, options...))
-		if err == nil && f.consumer != "" { // the last progress has not been asked on from
+		if err == nil && f.consumer != "" { // the consumer's position is still before the last progress
 			err = moveConsumer(ctx, ks, f.consumer, p.complete, spans)
 		}
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = nil // there is no other end
+			err = nil // this is the normal end
 		}
 		if err != nil && p.count > 0 {
 			err = fmt.Errorf("changes: %d were written, all up to %s: %w", p.count, p.complete, err)
@@ -171,7 +171,7 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 	})
 }
 
-// moveConsumer advances a consumer's recorded position, unless it is further already.
+// moveConsumer advances a consumer's recorded position, unless the position is further already.
 func moveConsumer(ctx context.Context, ks *kv.Keyspace, name string, to kv.Timestamp,
 	spans []kv.SpanOption) error {
 	info, err := ks.Consumer(ctx, name)
@@ -196,18 +196,19 @@ type changesPrinter struct {
 	progress bool
 	// cut is called after each line, if it is not nil.
 	cut func()
-	// until is the end of the output; zero: none. headed: the header was printed. live: lines are
-	// flushed at once. now: the first progress shows where the feed begins.
+	// until is the end of the output, or zero. headed: the header was printed. live: each line is
+	// flushed at once. now: the feed begins at the present, so the first progress shows where.
 	until             kv.Timestamp
 	headed, live, now bool
-	// mark is called at each progress, when all up to there is printed; and before anything is,
-	// with where the feed begins: then whatever is printed has a position.
+	// mark is called at each progress, when all changes up to it are printed. It is also called before
+	// anything is printed, with the beginning of the feed, so that all output has a position.
 	mark func(kv.Timestamp) error
 
 	line  []byte
 	count uint64
-	// complete: everything at or below it is printed. It begins at the start of the feed, if that
-	// is known. INVARIANT: it is not above until, because changes above until are left out.
+	// complete: all changes at or below this timestamp are printed. It starts with the beginning of
+	// the feed, if that is known. INVARIANT: it is not above until, because changes above until are
+	// left out.
 	complete kv.Timestamp
 }
 
@@ -251,7 +252,7 @@ func (p *changesPrinter) print(feed func(func(kv.Change, error) bool)) error {
 	return nil
 }
 
-// begin prints what comes before the first change or progress.
+// begin prints the lines that come before the first change or progress.
 func (p *changesPrinter) begin(first *kv.Change) error {
 	if p.now {
 		p.complete = first.Timestamp

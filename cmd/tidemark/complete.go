@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// completeTimeout is how long completion waits for the cluster.
+// completeTimeout limits how long completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
 // offered returns the candidates for a word of the command line, each followed by a tab and a
@@ -41,7 +41,7 @@ func (a *app) complete(arguments ...offered) completion {
 	}
 }
 
-// completeFlag offers what the value of a flag may be.
+// completeFlag offers candidates for the value of a flag.
 func (a *app) completeFlag(cmd *cobra.Command, flag string, value offered) {
 	offer := a.complete(value)
 	_ = cmd.RegisterFlagCompletionFunc(flag,
@@ -82,7 +82,7 @@ func nodesOffered(ctx context.Context, client *kv.Client, _ []string) (found []s
 	return found
 }
 
-// explainable returns the candidates of "why": nodes, keyspaces and partitions.
+// explainable returns the candidates for arguments of "why": nodes, keyspaces and partitions.
 func explainable(ctx context.Context, client *kv.Client, args []string) (found []string) {
 	for _, node := range nodesOffered(ctx, client, args) {
 		found = append(found, "n"+node)

@@ -62,7 +62,7 @@ func (a *app) printConsumers(consumers []kv.ConsumerInfo) error {
 	return list.Flush()
 }
 
-// moment is a cell with a time.
+// moment returns a cell with a time.
 func moment(t time.Time) output.Cell {
 	return output.Cell{People: t.Local().Format(time.DateTime),
 		Programs: t.UTC().Format(time.RFC3339Nano)}

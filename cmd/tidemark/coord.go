@@ -46,7 +46,7 @@ func (r *keyRange) register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("prefix", "from-key")
 }
 
-// key reads KEY [END]. single reports whether only one key is meant.
+// key parses KEY [END]. single reports whether the arguments name only one key.
 func (r *keyRange) key(args []string) (key string, options []clientv3.OpOption, single bool,
 	err error) {
 	decoded, err := r.Decode("key", args[0])
@@ -93,10 +93,10 @@ func leaseCell(id int64) any {
 	return leaseText(clientv3.LeaseID(id))
 }
 
-// leaseText is a lease as etcdctl shows it.
+// leaseText formats a lease as etcdctl does.
 func leaseText(id clientv3.LeaseID) string { return fmt.Sprintf("%016x", uint64(id)) }
 
-// parseLease reads a lease as leaseText shows it.
+// parseLease parses a lease in the form of leaseText.
 func parseLease(text string) (clientv3.LeaseID, error) {
 	id, err := strconv.ParseUint(text, 16, 63)
 	if err != nil || id == 0 {

@@ -20,7 +20,7 @@ import (
 // coordFlags are the flags that all commands of the coordination service share.
 type coordFlags struct{ namespace string }
 
-// coordClient adds the flags of commands that talk to the coordination service.
+// coordClient adds the flags of commands that use the coordination service.
 func (a *app) coordClient(cmd *cobra.Command, f *coordFlags) *cobra.Command {
 	return a.client(cmd)
 }
@@ -63,7 +63,7 @@ func (a *app) withCoord(ctx context.Context, f *coordFlags, do func(*coord.Clien
 }
 
 // withEtcd runs do with the etcd client, for commands that are not recipes, within --timeout.
-// write: the command changes something.
+// write: the command changes data.
 func (a *app) withEtcd(ctx context.Context, f *coordFlags, write bool,
 	do func(context.Context, *clientv3.Client) error) error {
 	return a.withCoord(ctx, f, func(client *coord.Client) error {
@@ -81,14 +81,14 @@ func (a *app) withEtcd(ctx context.Context, f *coordFlags, write bool,
 	})
 }
 
-// lost is the error of a write that may have been executed.
+// lost returns the error of a write that may have been executed.
 func lost(err error) error {
 	return &exit.Error{Code: exit.Unknown, Err: fmt.Errorf(
 		"there was no answer; it may or may not have taken effect: %w", err)}
 }
 
-// madeAgain handles the error of a write that etcd's client repeats by itself: even if the last
-// attempt was not executed, an earlier one may have been.
+// madeAgain handles the error of a write that the etcd client repeats automatically: even if the
+// last attempt was not executed, an earlier one may have been.
 func madeAgain(err error) error {
 	if coordpb.IsNotSent(err) || coordpb.IsLeaderless(err) {
 		return lost(err)
@@ -96,7 +96,7 @@ func madeAgain(err error) error {
 	return err
 }
 
-// isLost says of the error of a write that it may have been executed.
+// isLost reports whether a failed write may have been executed.
 func isLost(err error) bool {
 	if err == nil {
 		return false
@@ -112,7 +112,7 @@ func isLost(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// codeOf is the gRPC code of an error of the service.
+// codeOf returns the gRPC code of an error of the service.
 func codeOf(err error) codes.Code {
 	var of rpctypes.EtcdError
 	if errors.As(err, &of) {
@@ -166,7 +166,7 @@ func coordFailed(err error) error {
 		case codes.Unavailable, codes.DeadlineExceeded:
 			code = exit.Unavailable
 		case codes.ResourceExhausted:
-			code = exit.Usage // a message that is too large
+			code = exit.Usage // the message is too large
 			if coordpb.IsTooMany(err) || is(rpctypes.ErrNoSpace) {
 				code = exit.Unavailable
 			}
@@ -178,7 +178,7 @@ func coordFailed(err error) error {
 	return &exit.Error{Code: code, Err: said{text, err}}
 }
 
-// said is an error in other words.
+// said is an error with another text.
 type said struct {
 	text string
 	err  error

@@ -66,7 +66,8 @@ func (a *app) coordExport(
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	// Link instead of rename: a file that was created meanwhile is not overwritten.
+	// The file is linked instead of renamed, so that a file that was created meanwhile is not
+	// overwritten.
 	if err := os.Link(file.Name(), path); err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (a *app) coordExport(
 	return list.Flush()
 }
 
-// receiveSnapshot writes a snapshot, durably, and compares its content with the sum at its end.
+// receiveSnapshot writes a snapshot, durably, and checks it against the sum at its end.
 func receiveSnapshot(ctx context.Context, client *coord.Client, file *os.File,
 	shown *progress.Progress) (size int64, err error) {
 	r, err := client.Etcd().Snapshot(ctx)
@@ -110,7 +111,7 @@ func receiveSnapshot(ctx context.Context, client *coord.Client, file *os.File,
 	return size, file.Sync()
 }
 
-// trailing sums up all but the last bytes, which are the sum.
+// trailing computes the sum of all bytes except the last ones, which are the expected sum.
 type trailing struct {
 	sum  hash.Hash
 	last []byte

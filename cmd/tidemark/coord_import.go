@@ -147,8 +147,8 @@ func (a *app) coordImport(
 	return i.report()
 }
 
-// ask sends a request to a server, and repeats it while no server answers or all are busy: only for
-// requests that may be repeated.
+// ask sends a request to a server, and repeats it while no server answers or all servers are busy.
+// It is only for requests that may be repeated.
 func ask[Request, Answer any](ctx context.Context, a *app,
 	call func(context.Context, *Request, ...callOption) (*Answer, error), r *Request,
 ) (*Answer, error) {

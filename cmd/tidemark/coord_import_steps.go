@@ -28,7 +28,7 @@ type importing struct {
 	state *coordpb.ImportState
 	began bool
 	steps *etcdfile.Steps
-	// users: users and roles come too.
+	// users: users and roles are imported too.
 	users bool
 	// bump is the number by which the revision is raised; bumpGiven: the user chose it.
 	bump      uint64
@@ -94,7 +94,7 @@ func (i *importing) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// run does steps until the last one is done. What comes next, a server has said.
+// run executes steps until the last one is done. A server's answer says which step is next.
 func (i *importing) run(ctx context.Context) error {
 	for {
 		step, err := i.steps.Next(i.state)

@@ -21,7 +21,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
-// fencingEnv is the variable in which a command is told the fencing number of what it runs under.
+// fencingEnv is the environment variable with the fencing number of the lock or leadership under
+// which a command runs.
 const fencingEnv = "TIDEMARK_FENCING_NUMBER"
 
 // holdFlags are the flags of commands that run another command while they hold a lock, leadership
@@ -68,8 +69,8 @@ func (f *holdFlags) registerPatience(cmd *cobra.Command) {
 		"how long COMMAND has to end after SIGTERM before it is killed; 0 is to kill it at once")
 }
 
-// holding wraps the code of a verb that runs a command: SIGHUP (a terminal or connection that was
-// closed) and SIGQUIT interrupt it, as SIGTERM does. Under nohup SIGHUP stays ignored.
+// holding wraps the code of a verb that runs a command. SIGHUP (a terminal or connection that was
+// closed) and SIGQUIT interrupt the verb, as SIGTERM does. Under nohup, SIGHUP stays ignored.
 func (a *app) holding(
 	do func(ctx context.Context, args []string) error,
 ) func(*cobra.Command, []string) error {
@@ -127,7 +128,8 @@ func (a *app) withSession(ctx context.Context, f *holdFlags,
 			return err
 		}
 		err = do(client, session)
-		// Also after an interrupt: otherwise the lock would stay for its time to live.
+		// The session is closed even after an interrupt. Otherwise the lock would stay for its time to
+		// live.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if failed := session.Close(ending); failed != nil && err == nil && session.Err() == nil {
@@ -137,7 +139,7 @@ func (a *app) withSession(ctx context.Context, f *holdFlags,
 	})
 }
 
-// limited is a context that ends when --timeout is over.
+// limited returns a context that ends when --timeout is over.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if a.timeout == 0 {
 		return context.WithCancel(ctx)
@@ -155,7 +157,8 @@ const closeTimeout = 5 * time.Second
 // of the signal that ended it. in is the command's standard input; nil: empty.
 func (a *app) runCommand(ctx, held context.Context, session *coord.Session, f *holdFlags,
 	in io.Reader, command []string, environment ...string) error {
-	// Where the command ends together with this process, it ends together with this thread.
+	// If a command ends together with its parent, it ends when the parent's thread ends. So the thread
+	// must not change.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	running, cancel := context.WithCancelCause(held)
@@ -208,14 +211,14 @@ func deadlineOf(session *coord.Session) int64 {
 	return now + int64(leftFor(session))
 }
 
-// leftFor returns how long a command may go on under a session that is no longer renewed, less the
-// time that a busy system takes to kill the command.
+// leftFor returns how long a command may still run under a session that is no longer renewed. The
+// time that a busy system takes to kill the command is subtracted.
 func leftFor(session *coord.Session) time.Duration {
 	return session.Left() - min(session.TTL()/10, 500*time.Millisecond)
 }
 
-// keepInTime tells the watchdog of each later end of a session, and cancels the command early
-// enough that it can end before the session does.
+// keepInTime tells the watchdog of each later deadline of a session. It cancels the command early
+// enough for the command to end before the session does.
 func keepInTime(running context.Context, session *coord.Session, patience time.Duration,
 	process *watchdog.Process, cancel context.CancelCauseFunc) {
 	for {
@@ -225,8 +228,8 @@ func keepInTime(running context.Context, session *coord.Session, patience time.D
 			cancel(errSilent(session.Left()))
 			return
 		}
-		// The wait is cut into pieces, because the session is renewed meanwhile, and because timers
-		// stop while the machine is suspended, and the session's clock does not.
+		// The wait has short steps, because the session is renewed meanwhile, and because timers stop
+		// while the machine is suspended, although the session's clock does not.
 		if backoff.Sleep(running, min(left-patience, session.TTL()/10, time.Second)) != nil {
 			return
 		}

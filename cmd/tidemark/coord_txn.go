@@ -90,7 +90,7 @@ func (a *app) printTxn(r *clientv3.TxnResponse) error {
 	return list.Flush()
 }
 
-// parseTxn reads a transaction.
+// parseTxn parses a transaction.
 func parseTxn(in io.Reader) (compares []clientv3.Cmp, then, otherwise []clientv3.Op, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxTxnText)
@@ -149,7 +149,7 @@ func parseCompare(line string) (clientv3.Cmp, error) {
 		return clientv3.Compare(clientv3.Value(key), parts[3], value), nil
 	}
 	if parts[1] == "lease" {
-		id, err := strconv.ParseUint(value, 16, 63) // 0: none
+		id, err := strconv.ParseUint(value, 16, 63) // 0 means no lease
 		if err != nil {
 			return clientv3.Cmp{}, fmt.Errorf("%q is no lease", value)
 		}

@@ -94,7 +94,7 @@ func (a *app) coordWatch(ctx context.Context, args []string, f *coordWatchFlags)
 			}()
 			switch {
 			case errors.Is(err, io.EOF), ctx.Err() != nil && errors.Is(err, context.Canceled):
-				return nil // there is no other end
+				return nil // this is the normal end
 			case !errors.Is(err, rpctypes.ErrNoLeader):
 				return err
 			}
@@ -104,7 +104,7 @@ func (a *app) coordWatch(ctx context.Context, args []string, f *coordWatchFlags)
 	})
 }
 
-// watchPrinter prints changes, each at once.
+// watchPrinter prints changes, each as soon as it comes.
 type watchPrinter struct {
 	app      *app
 	out      io.Writer
@@ -121,7 +121,7 @@ func (p *watchPrinter) columns() []output.Column {
 	return columns
 }
 
-// head prints what comes before the first change.
+// head prints the lines that come before the first change.
 func (p *watchPrinter) head() error {
 	if p.app.format != output.TSV {
 		return nil
@@ -153,7 +153,7 @@ func (p *watchPrinter) print(event *clientv3.Event) error {
 	}
 	cells := append([]any{event.Kv.ModRevision, kind}, pairCells(event.Kv, deleted)...)
 	if deleted {
-		cells[4], cells[6] = nil, nil // it has no creation and no version any more
+		cells[4], cells[6] = nil, nil // a deleted key has no creation and no version any more
 	}
 	if p.previous {
 		cells = append(cells, previousCells(event.PrevKv)...)

@@ -85,7 +85,7 @@ func (a *app) printCore(core admin.Core) error {
 	return list.Flush()
 }
 
-// coreProgress says how far a change is.
+// coreProgress describes the progress of a change.
 func coreProgress(c *admin.CoreChange) string {
 	if c.WaitsFor == "" {
 		return c.Step

@@ -8,10 +8,11 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// passwordEnv is the password of --user, if that does not hold it.
+// passwordEnv is the environment variable with the password of --user, if --user does not contain
+// the password.
 const passwordEnv = "TIDEMARK_PASSWORD"
 
-// credentials are the name and the password of --user; empty without it.
+// credentials returns the name and the password of --user. They are empty without --user.
 func (a *app) credentials() (name, password string, err error) {
 	if a.user == "" {
 		if a.passwordFile != "" {
@@ -37,7 +38,7 @@ func (a *app) credentials() (name, password string, err error) {
 	return name, password, nil
 }
 
-// maxPasswordBytes bounds a password in a file. bcrypt takes 72.
+// maxPasswordBytes limits a password in a file. bcrypt accepts 72 bytes.
 const maxPasswordBytes = 1 << 10
 
 // passwordIn reads a password from a file, without the end of its line.

@@ -20,7 +20,7 @@ func (a *app) debugCommand() *cobra.Command {
 		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.debugTxnsCommand())
+	root.AddCommand(a.debugTxnsCommand(), a.debugZipCommand())
 	return root
 }
 
@@ -79,8 +79,15 @@ func (a *app) printFound(found []admin.LiveTransaction, more bool, waiters int,
 
 // unansweredAfter prints the results, and reports the partitions that did not answer.
 func (a *app) unansweredAfter(failed error, print func() error) error {
-	var unanswered *admin.UnansweredError
-	if failed != nil && !errors.As(failed, &unanswered) {
+	var partitions *admin.UnansweredError
+	var nodes *admin.UnansweredNodesError
+	var unanswered []*kv.Error
+	switch {
+	case errors.As(failed, &partitions):
+		unanswered = partitions.Partitions
+	case errors.As(failed, &nodes):
+		unanswered = nodes.Nodes
+	case failed != nil:
 		return failed
 	}
 	if err := print(); err != nil {
@@ -89,8 +96,8 @@ func (a *app) unansweredAfter(failed error, print func() error) error {
 	if failed == nil {
 		return nil
 	}
-	for _, partition := range unanswered.Partitions {
-		a.say("tidemark: %s", exit.Message(partition))
+	for _, e := range unanswered {
+		a.say("tidemark: %s", exit.Message(e))
 	}
 	return exit.Silent(exit.OfClient(failed))
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/demo"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/console"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
 )
 
@@ -31,11 +33,12 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, for trials",
 		Long: `Run a whole cluster in this process: a consistent core and some data nodes, which
-communicate as on separate machines. The cluster stops at Ctrl-C (a second Ctrl-C ends it at once).
+communicate as on separate machines. The web console shows the cluster; its address is printed
+first. The cluster stops at Ctrl-C (a second Ctrl-C ends it at once).
 The data stay in --dir, and the same command with the same --dir goes on where it stopped.`,
 		Example: `  tidemark demo
   tidemark demo --dir ~/tidemark-data --nodes 5 --cores 3
-  tidemark demo --http 127.0.0.1:7480      # with metrics on /metrics`,
+  tidemark demo --http 127.0.0.1:8080      # another address for the web console`,
 		Args: arguments("", 0, 0),
 		RunE: a.verb(func(ctx context.Context, _ []string) error { return a.demo(ctx, f) }),
 	}
@@ -45,10 +48,37 @@ The data stay in --dir, and the same command with the same --dir goes on where i
 	flags.IntVar(&f.cores, "cores", 1, "number of core servers: 1, 3 or 5")
 	flags.StringVar(&f.listen, "listen", defaultEndpoint,
 		"address of the first server; the others take the ports after it; port 0 takes free ones")
-	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
+	flags.StringVar(&f.http, "http", "",
+		"address of the web console, metrics, health and profiles, or none (default: "+
+			demoHTTP+", or another port if that is taken)")
 	f.log.Register(cmd)
 	_ = cmd.MarkFlagDirname("dir")
 	return a.printing(cmd)
+}
+
+// demoHTTP is the default address of the console.
+const demoHTTP = "127.0.0.1:7480"
+
+// chooseHTTP sets f.http to an address that can be listened on, or to an empty text for no console.
+func (f *demoFlags) chooseHTTP() error {
+	switch f.http {
+	case "none":
+		f.http = ""
+		return nil
+	case "":
+	default:
+		if host, port, err := net.SplitHostPort(f.http); err == nil && port == "0" && host != "" {
+			return nil
+		}
+		return argument.CheckAddress("--http", f.http, true)
+	}
+	f.http = demoHTTP
+	l, err := net.Listen("tcp", f.http)
+	if err != nil {
+		f.http = "127.0.0.1:0" // another demo uses the address
+		return nil
+	}
+	return l.Close()
 }
 
 func (a *app) demo(ctx context.Context, f demoFlags) error {
@@ -64,6 +94,9 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 			return err
 		}
 	}
+	if err := f.chooseHTTP(); err != nil {
+		return err
+	}
 	logger, err := f.log.Logger(a.err)
 	if err != nil {
 		return err
@@ -73,7 +106,7 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 			return fmt.Errorf("making a temporary directory for the data: %w; give one with --dir", err)
 		}
 	}
-	words := a.out // the text that goes with tables
+	words := a.out // where the text around tables goes
 	if a.format != output.Table {
 		words = io.Discard
 	}
@@ -83,18 +116,27 @@ func (a *app) demo(ctx context.Context, f demoFlags) error {
 	began := time.Now()
 	memory.TuneCollector(memory.Collector{GOGC: os.Getenv("GOGC"),
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: embedded.MemoryLimit(0)})
+	var buttons *demo.Buttons // nil without the console
 	cluster, err := embedded.StartCluster(ctx, embedded.ClusterConfig{
 		Dir: f.dir, Nodes: f.nodes, Cores: f.cores, Listen: f.listen, HTTP: f.http, Logger: logger,
-		Version: buildVersion(),
+		Version: buildVersion(), ConsoleAdmin: true,
+		Demo: func(c *embedded.Cluster) console.Demo {
+			buttons = demo.New(c)
+			return buttons
+		},
 	})
 	if err != nil {
 		return err
 	}
+	f.http = cluster.HTTPAddress()
 	err = cluster.WaitReady(ctx)
 	if err == nil {
 		a.welcome(f, cluster.Endpoints(), time.Since(began))
 		<-ctx.Done()
 		fmt.Fprintln(words, "\nstopping")
+	}
+	if buttons != nil {
+		buttons.Close()
 	}
 	if closeErr := cluster.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("the cluster did not stop cleanly; its data are safe: %w", closeErr)
@@ -113,13 +155,13 @@ func (a *app) welcome(f demoFlags, endpoints []string, took time.Duration) {
 		list := a.list(output.Column{Name: "ready"}, output.Column{Name: "endpoints"},
 			output.Column{Name: "data"}, output.Column{Name: "http"})
 		list.Row(true, endpoints, f.dir, orNone(f.http))
-		_ = list.Flush() // a server does not end because its output is not read
+		_ = list.Flush() // a server does not end if its output is not read
 		return
 	}
-	fmt.Fprintf(a.out, "ready after %.1f s on %s\n", took.Seconds(), strings.Join(endpoints, ", "))
 	if f.http != "" {
-		fmt.Fprintf(a.out, "metrics on http://%s/metrics\n", f.http)
+		fmt.Fprintf(a.out, "console on http://%s/\n", f.http)
 	}
+	fmt.Fprintf(a.out, "ready after %.1f s on %s\n", took.Seconds(), strings.Join(endpoints, ", "))
 	option := ""
 	if f.listen != defaultEndpoint {
 		option = " --endpoints " + endpoints[0]
@@ -152,7 +194,7 @@ func plural[N int | uint64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// shellQuote makes a word that a shell takes as it is.
+// shellQuote quotes a word so that a shell does not change it.
 func shellQuote(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-:=@%+,"
 	if word != "" && strings.Trim(word, plain) == "" {

@@ -1,12 +1,12 @@
-// Command tidemark is the whole of Tidemark in one binary: servers, administration, data verbs and
+// Command tidemark is all of Tidemark in one binary: servers, administration, data verbs and
 // benchmarks.
 //
-// It turns flags into calls of the SDK (kv), of the wiring (deploy/embedded) and of the load
-// generator (bench), and what comes back into words. There is one file for each verb; a verb is a
-// method of app that returns its cobra.Command. No verb reads os.Args, the environment or the
-// standard streams itself: they come in through app, so that tests run verbs in the process, many
-// at once.
+// It converts flags to calls of the SDK (kv), of the package that starts servers (deploy/embedded)
+// and of the load generator (bench), and converts results to text. There is one file for each verb.
+// A verb is a method of app that returns its cobra.Command. No verb reads os.Args, the environment
+// or the standard streams itself: it gets them from app, so that tests run many verbs at once in
+// one process.
 //
-// Errors are readable: what happened, to what, and what to do. internal/exit maps them to exit
-// codes, and internal/argument reads what flags and arguments mean.
+// Errors say what happened, to which object, and what to do. internal/exit maps errors to exit
+// codes, and internal/argument parses flags and arguments.
 package main

@@ -36,7 +36,7 @@ keyspace has a default time to live, or with --never, a value that does not expi
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
-			switch a.format { // a dump has no table; without --output it is --format that decides
+			switch a.format { // a dump has no table: without --output, --format decides
 			case output.JSON:
 				format = string(records.JSONL)
 			case output.TSV:

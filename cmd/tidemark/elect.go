@@ -71,7 +71,7 @@ func (a *app) elect(ctx context.Context, f *holdFlags, name, proposal string,
 		a.say("tidemark: leading until this is interrupted")
 		select {
 		case <-ctx.Done():
-			return a.resign(ctx, leadership, nil) // there is no other end
+			return a.resign(ctx, leadership, nil) // this is the normal end
 		case <-leadership.Held().Done():
 			return &exit.Error{Code: exit.Failed, Err: context.Cause(leadership.Held())}
 		}
@@ -93,7 +93,7 @@ func (a *app) observe(ctx context.Context, f *holdFlags, name string) error {
 		for leader, err := range c.Election(name).Observe(ctx) {
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return nil // there is no other end
+				return nil // this is the normal end
 			case err != nil:
 				return err
 			}
@@ -116,6 +116,6 @@ func (a *app) printLeader(leader coord.Leader) error {
 	} else {
 		list.Row(nil, nil, leader.Revision, nil)
 	}
-	a.headers = false // those that follow are of the same kind
+	a.headers = false // the following lines have the same columns
 	return list.Flush()
 }

@@ -77,7 +77,7 @@ func (a *app) printEvents(events []admin.Event) error {
 	return list.Flush()
 }
 
-// orNumber is a cell that is empty rather than 0.
+// orNumber returns a cell that is empty if the number is 0.
 func orNumber(n uint64) any {
 	if n == 0 {
 		return nil

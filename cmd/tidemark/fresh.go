@@ -66,8 +66,8 @@ type freshOption interface {
 	kv.ScanOption
 }
 
-// options returns the read's options, including the one that fills read; none if the flags are not
-// used.
+// options returns the read's options, including the one that fills read. It returns none if the
+// flags are not used.
 func (f *freshFlags) options() (options []freshOption, err error) {
 	options, err = f.choice()
 	if len(options) > 0 {
@@ -76,7 +76,8 @@ func (f *freshFlags) options() (options []freshOption, err error) {
 	return options, err
 }
 
-// choice returns the options by which any replica may answer; none if the flags are not used.
+// choice returns the options by which any replica may answer. It returns none if the flags are not
+// used.
 func (f *freshFlags) choice() (options []freshOption, err error) {
 	if f.nearest {
 		options = append(options, kv.Nearest())
@@ -96,7 +97,7 @@ func (f *freshFlags) choice() (options []freshOption, err error) {
 	return options, nil
 }
 
-// columns returns the columns, for programs, that describe the read.
+// columns returns the columns that describe the read, for programs.
 func (f *freshFlags) columns() []output.Column {
 	if f == nil || !f.used() {
 		return nil
@@ -115,7 +116,7 @@ func (f *freshFlags) cells() []any {
 	return []any{f.read.At, f.read.Age}
 }
 
-// tell prints, for people, at which timestamp the read was made.
+// tell prints the timestamp of the read, for people.
 func (a *app) tell(f *freshFlags) {
 	switch {
 	case !f.used() || f.read.At.IsZero():

@@ -96,8 +96,8 @@ func (a *app) get(ctx context.Context, keyspace string, arguments []string, e ar
 	})
 }
 
-// printPairs prints the pairs that exist, and complains about the others. What a transaction has
-// not committed yet has no version. fresh may be nil.
+// printPairs prints the pairs that exist, and reports the keys without a value. A pair that a
+// transaction has not committed yet has no version. fresh may be nil.
 func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) error {
 	columns := []output.Column{{Name: "key"}, {Name: "value"}, {Name: "version", Whole: true}}
 	expires := slices.ContainsFunc(pairs, func(p kv.Pair) bool { return !p.Expires.IsZero() })
@@ -146,7 +146,7 @@ func (a *app) printPairs(keyspace string, pairs []kv.Pair, fresh *freshFlags) er
 	return exit.Silent(exit.NotFound)
 }
 
-// notNil keeps an empty value apart from none.
+// notNil makes an empty value differ from no value.
 func notNil(value []byte) []byte {
 	if value == nil {
 		return []byte{}

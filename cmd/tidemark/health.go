@@ -23,7 +23,7 @@ import (
 const (
 	defaultHTTP = "127.0.0.1:7480"
 	httpEnv     = "TIDEMARK_HTTP"
-	// healthTimeout is the --timeout of a question to one server, which is near.
+	// healthTimeout is the default of --timeout for a request to one server, which is near.
 	healthTimeout = 5 * time.Second
 	// maxReasons limits the size of an answer.
 	maxReasons = 64 << 10
@@ -63,7 +63,7 @@ the server's own value can be given.`,
 	return a.printing(cmd)
 }
 
-// health asks a server, and prints what it says.
+// health asks a server for its health, and prints the answer.
 func (a *app) health(ctx context.Context, address, name string, live bool) error {
 	address = cmp.Or(address, a.getenv(httpEnv), defaultHTTP)
 	if err := argument.CheckAddress("--http", address, true); err != nil {
@@ -94,7 +94,7 @@ func (a *app) health(ctx context.Context, address, name string, live bool) error
 		state, strings.Join(reasons, "; "))}
 }
 
-// healthClient speaks TLS if the flags or the environment say so.
+// healthClient returns a client that uses TLS if the flags or the environment say so.
 func (a *app) healthClient(name string) (client *http.Client, scheme string, err error) {
 	config, err := a.tls.Config(a.getenv)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *app) healthClient(name string) (client *http.Client, scheme string, err
 		scheme, config.ServerName = "https", name
 	}
 	return &http.Client{
-		// No proxy: the question is for this server.
+		// No proxy is used, because the request is for this server.
 		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
@@ -117,7 +117,7 @@ func (a *app) healthClient(name string) (client *http.Client, scheme string, err
 	}, scheme, nil
 }
 
-// nearby is the address to call for one to listen on.
+// nearby returns the address to call, given an address to listen on.
 func nearby(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || !argument.Unspecified(host) {
@@ -129,7 +129,8 @@ func nearby(address string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// askHealth returns the reasons why the server is not healthy; empty if it is.
+// askHealth returns the reasons why the server is not healthy. It returns none if the server is
+// healthy.
 func askHealth(ctx context.Context, client *http.Client, page string) []string {
 	body, status, err := getPage(ctx, client, page)
 	switch {
@@ -171,7 +172,7 @@ func getPage(ctx context.Context, client *http.Client, page string) (string, int
 	return string(body), response.StatusCode, nil
 }
 
-// reasonOfHTTP is why there is no answer, without what net/http puts around it.
+// reasonOfHTTP returns why there is no answer, without the text that net/http adds.
 func reasonOfHTTP(ctx context.Context, err error) error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {

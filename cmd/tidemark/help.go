@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpColumns is the width for which help is written, and its largest width.
+// helpColumns is the width for which help is written, and the largest width of the output.
 const helpColumns = 100
 
 // fitHelp wraps help for a terminal that is narrower than helpColumns. Examples are not wrapped, so

@@ -24,8 +24,8 @@ var foreignCommands = map[string]map[string]string{
 		"alter": `"keyspace alter"`, "table": `"keyspace"`, "tables": `"keyspace list"`,
 		"database": `"keyspace"`, "namespace": `"keyspace"`, "use": `"txn"`,
 		"regions": `"partitions"`, "ranges": `"partitions"`, "shards": `"partitions"`,
-		"tablets": `"partitions"`, "top": `"partitions" with --top load`,
-		"info": `"status"`, "ping": `"health"`, "endpoint": `"status"`, "check": `"status"`,
+		"tablets": `"partitions"`,
+		"info":    `"status"`, "ping": `"health"`, "endpoint": `"status"`, "check": `"status"`,
 		"cluster": `"status", "nodes" or "core"`, "member": `"core"`, "members": `"core list"`,
 		"history": `"events"`, "log": `"events"`, "logs": `"events"`, "audit": `"events"`,
 		"tasks": `"operators"`, "jobs": `"operators"`, "explain": `"why"`,
@@ -82,7 +82,8 @@ var foreignCommands = map[string]map[string]string{
 	"tidemark cert":      {"create": `"server" or "client"`, "init": `"ca"`},
 }
 
-// foreignFlags are flags of other tools, and what they are here if the command has that flag.
+// foreignFlags maps flags of other tools to flags of this program. They are suggested if the
+// command has the flag.
 var foreignFlags = map[string]string{
 	"host": "endpoints", "hostname": "endpoints", "server": "endpoints", "address": "endpoints",
 	"addr": "endpoints", "cluster": "endpoints", "url": "endpoints", "peers": "endpoints",
@@ -105,8 +106,9 @@ func foreignCommand(path, word string) string {
 	return foreignCommands[path][strings.ToLower(word)]
 }
 
-// foreignFlag returns the flag among names for which another word stands: a flag of other tools, or
-// the only flag that the word ends, as absent ends expect-absent. It returns "" if there is none.
+// foreignFlag returns the flag among names that a user meant by a word. The word is a flag of
+// another tool, or the end of exactly one flag, as absent is the end of expect-absent. It returns
+// "" if there is no such flag.
 func foreignFlag(word string, names []string) string {
 	found := ""
 	for _, name := range names {

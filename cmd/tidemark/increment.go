@@ -52,7 +52,7 @@ does not fit into 64 bits, nothing is changed, and the exit code is 2.`,
 	return a.printing(a.client(cmd))
 }
 
-// printSum prints what an increment made. Inside a transaction it has no version yet.
+// printSum prints the result of an increment. Inside a transaction it has no version yet.
 func (a *app) printSum(sum int64, version kv.Timestamp) error {
 	columns := []output.Column{{Name: "value", Number: true}}
 	row := []any{sum}

@@ -47,6 +47,7 @@ type createFlags struct {
 	sizes      sizeFlags
 	lag        lagFlag
 	ttl        defaultTTLFlag
+	quotas     quotaFlags
 }
 
 func (a *app) keyspaceCreateCommand() *cobra.Command {
@@ -72,6 +73,7 @@ creation goes on: --if-missing waits for it.`,
   tidemark keyspace create cache --partitions hash:8 --replicas 1 --gc-window 10m
   tidemark keyspace create ledger --partitions hash:32 --commit-wait
   tidemark keyspace create sessions --partitions hash:32 --ttl 24h
+  tidemark keyspace create orders --quota-bytes 10GiB --quota-requests 1000
   tidemark keyspace create fruit --partitions hash:32 --if-missing`,
 		Args: arguments("NAME", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -94,6 +96,7 @@ creation goes on: --if-missing waits for it.`,
 	f.sizes.register(cmd, "256MiB", "64MiB or a quarter of the split size")
 	f.lag.register(cmd, "1s")
 	f.ttl.register(cmd, never)
+	f.quotas.register(cmd, "none")
 	f.Encoding.Register(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("partitions",
 		cobra.FixedCompletions([]string{"hash:8", "hash:32", "hash:128", "range"},
@@ -166,6 +169,13 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	for _, option := range lives {
 		options = append(options, option)
 	}
+	quotas, err := f.quotas.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range quotas {
+		options = append(options, option)
+	}
 	if f.commitWait {
 		options = append(options, kv.CommitWait())
 	}
@@ -203,7 +213,7 @@ func (a *app) createKeyspace(ctx context.Context, name string, f createFlags) er
 	return a.printKeyspaces([]admin.KeyspaceInfo{info})
 }
 
-// creationProgress shows how many partitions of a new keyspace have been made.
+// creationProgress shows how many partitions of a new keyspace are set up.
 type creationProgress struct {
 	app   *app
 	quiet bool
@@ -264,7 +274,7 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 		return err
 	}
 	partitions, err := admin.New(client).Partitions(ctx, name)
-	// A keyspace that is being created or dropped has none to show.
+	// A keyspace that is being created or dropped has no partitions to show.
 	if err != nil && !errors.Is(err, kv.ErrKeyspaceNotFound) {
 		return err
 	}
@@ -279,9 +289,11 @@ func (a *app) describeKeyspace(ctx context.Context, client *kv.Client, name stri
 	}
 	list := a.list(slices.Concat(keyspaceColumns, []output.Column{
 		{Name: "without leader", Number: true}, {Name: "keys", Number: true},
-		{Name: "size", Number: true}}, placeColumns, limitColumns, sizeColumns, ttlColumns)...)
+		{Name: "size", Number: true}}, placeColumns, limitColumns, sizeColumns, ttlColumns,
+		quotaColumns)...)
 	list.Row(slices.Concat(keyspaceCells(info), []any{leaderless, keys, output.Size(size)},
-		placeCells(info), limitCells(info), sizeCells(info), ttlCells(info))...)
+		placeCells(info), limitCells(info), sizeCells(info), ttlCells(info),
+		quotaCells(info))...)
 	return list.Flush()
 }
 
@@ -338,10 +350,11 @@ func keyspaceCells(info admin.KeyspaceInfo) []any {
 func (a *app) printKeyspaces(keyspaces []admin.KeyspaceInfo) error {
 	columns, cells := keyspaceColumns, keyspaceCells
 	if a.format == output.JSON {
-		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns, ttlColumns)
+		columns = slices.Concat(columns, placeColumns, limitColumns, sizeColumns, ttlColumns,
+			quotaColumns)
 		cells = func(info admin.KeyspaceInfo) []any {
 			return slices.Concat(keyspaceCells(info), placeCells(info), limitCells(info),
-				sizeCells(info), ttlCells(info))
+				sizeCells(info), ttlCells(info), quotaCells(info))
 		}
 	}
 	list := a.list(columns...)

@@ -20,10 +20,10 @@ type limitFlags struct {
 	flags     *pflag.FlagSet
 }
 
-// The bounds of a keyspace's limits.
+// minLimit and maxLimit are the limits of these flags.
 const minLimit, maxLimit = time.Second, 168 * time.Hour
 
-// register adds the flags; the defaults are said only.
+// register adds the flags. age and idle are texts for the defaults.
 func (f *limitFlags) register(cmd *cobra.Command, age, idle string) {
 	flags := cmd.Flags()
 	f.flags = flags
@@ -62,7 +62,7 @@ type lagFlag struct {
 	flags *pflag.FlagSet
 }
 
-// register adds the flag; the default is said only.
+// register adds the flag. lag is a text for the default.
 func (f *lagFlag) register(cmd *cobra.Command, lag string) {
 	f.flags = cmd.Flags()
 	f.flags.DurationVar(&f.lag, "closed-lag", 0,
@@ -87,7 +87,7 @@ type placeFlags struct {
 	flags          *pflag.FlagSet
 }
 
-// register adds the flags; the default number of replicas is said only.
+// register adds the flags. replicas is a text for the default number of replicas.
 func (f *placeFlags) register(cmd *cobra.Command, replicas string) {
 	f.flags = cmd.Flags()
 	f.flags.IntVar(&f.replicas, "replicas", 0,
@@ -136,9 +136,10 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var encoding argument.Encoding
 	var splitAt []string
 	var lag lagFlag
+	var quotas quotaFlags
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
-		Short: "Change the replicas of a keyspace, its partitions, its limits and its default expiry",
+		Short: "Change the replicas of a keyspace, its partitions, limits, quotas and default expiry",
 		Long: `Change the number and the place of a keyspace's replicas, the size of its partitions,
 the time for which transactions may hold its locks, and the default time to live of its values.
 Settings that are not given stay unchanged.
@@ -151,13 +152,14 @@ shows the progress.
 --ttl counts for later writes; existing values keep their expiry.
 
 Limits also count for open transactions, as soon as the nodes have learned of the limits, which
-takes a moment.`,
+takes a moment. Changed quotas count as soon; 0 removes a quota.`,
 		Example: `  tidemark keyspace alter fruit --replicas 5
   tidemark keyspace alter fruit --place region=eu:2,region=us:1 --leaders region=eu
   tidemark keyspace alter fruit --split-size 64MiB --merge-size 8MiB
   tidemark keyspace alter fruit --split-at g --split-at p
   tidemark keyspace alter fruit --txn-max-idle 30s
-  tidemark keyspace alter sessions --ttl 48h`,
+  tidemark keyspace alter sessions --ttl 48h
+  tidemark keyspace alter orders --quota-requests 2000 --quota-throughput 10MiB`,
 		Args:              arguments("NAME", 1, 1),
 		ValidArgsFunction: a.completeKeyspaces,
 		RunE: a.verb(func(ctx context.Context, args []string) error {
@@ -193,6 +195,13 @@ takes a moment.`,
 			for _, option := range lives {
 				changes = append(changes, option)
 			}
+			limited, err := quotas.options()
+			if err != nil {
+				return err
+			}
+			for _, option := range limited {
+				changes = append(changes, option)
+			}
 			var at [][]byte
 			for _, text := range splitAt {
 				key, err := encoding.DecodeKey(text)
@@ -203,7 +212,8 @@ takes a moment.`,
 			}
 			if len(changes)+len(at) == 0 {
 				return exit.Usagef("say what to change: --replicas, --place, --leaders, --split-size, " +
-					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle, --ttl")
+					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle, --ttl, " +
+					"--quota-bytes, --quota-requests, --quota-throughput")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				if len(changes) > 0 {
@@ -223,6 +233,7 @@ takes a moment.`,
 	sizes.register(cmd, "it stays", "it stays")
 	lag.register(cmd, "it stays")
 	ttl.register(cmd, "it stays")
+	quotas.register(cmd, "it stays")
 	cmd.Flags().StringArrayVar(&splitAt, "split-at", nil,
 		"a key that begins a partition from now on; once for each")
 	encoding.Register(cmd)

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// latencies lists how far away each node is from here.
+// latencies lists the latency of each node from here.
 func (a *app) latencies(ctx context.Context, client *kv.Client) error {
 	nodes, err := admin.New(client).NodeLatencies(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *app) latencies(ctx context.Context, client *kv.Client) error {
 	return list.Flush()
 }
 
-// nearness says what a node has in common with this program.
+// nearness says whether a node is in the same zone or region as this program.
 func nearness(n admin.NodeLatency) any {
 	switch {
 	case n.SameZone:

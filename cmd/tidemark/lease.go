@@ -36,7 +36,7 @@ Leases are named by hexadecimal numbers.`,
 	return cmd
 }
 
-// withLease is a command that takes a lease.
+// withLease makes a command whose argument is a lease.
 func (a *app) withLease(use, short, long string, f *coordFlags, write bool,
 	do func(context.Context, *clientv3.Client, clientv3.LeaseID) error) *cobra.Command {
 	return &cobra.Command{
@@ -228,13 +228,13 @@ func (a *app) keepAlive(ctx context.Context, c *clientv3.Client, id clientv3.Lea
 			return err
 		}
 		if backoff.Sleep(ctx, time.Duration(ttl)*time.Second/3) != nil {
-			return nil // there is no other end
+			return nil // this is the normal end
 		}
 	}
 }
 
-// renewLease renews a lease, and returns its time to live in seconds; 0 if it is over. While no
-// server answers it is tried again.
+// renewLease renews a lease, and returns its time to live in seconds. It returns 0 if the lease has
+// ended. It retries while no server answers.
 func renewLease(ctx context.Context, c *clientv3.Client, id clientv3.LeaseID) (int64, error) {
 	for {
 		ttl, err := renewAt(ctx, c, id)

@@ -107,11 +107,11 @@ type load struct {
 	ignoreExpiry bool
 	// expired counts the records that had expired, by the cluster's clock, when they were read.
 	expired uint64
-	// unsaid counts the records that do not say when they expire.
+	// unsaid counts the records that have no expiry of their own.
 	unsaid uint64
-	// now returns the time of the cluster's clock; nil until a record has an expiry.
+	// now returns the time of the cluster's clock. It is nil until a record has an expiry.
 	now func() time.Time
-	// total is the number of records if the file was checked, else 0.
+	// total is the number of records if the file was checked, and 0 otherwise.
 	total uint64
 }
 
@@ -173,7 +173,7 @@ func (l *load) check(ctx context.Context, file *os.File) error {
 func (l *load) write(ctx context.Context, in io.Reader, client *kv.Client,
 	ks *kv.Keyspace) error {
 	if _, err := admin.New(client).Keyspace(ctx, ks.Name()); err != nil {
-		return err // also where there is no record that would notice
+		return err // even if there is no record that would report it
 	}
 	shown := l.progress("load " + l.keyspace)
 	written, err := loading.Load(ctx, l.reader(ctx, in, client), keyspaceDestination{ks, l.options},
@@ -252,8 +252,8 @@ func clockOf(ctx context.Context, client *kv.Client) (func() time.Time, error) {
 	return func() time.Time { return time.Unix(0, now.Wall).Add(time.Since(asked)) }, nil
 }
 
-// showExpiries says how many records had expired, and how many expire although the file does not
-// say so: those of a dump may have lived for ever where they were.
+// showExpiries prints how many records had expired, and how many will expire although the file
+// gives no expiry for them: in the dumped keyspace, such records may have had no expiry.
 func (l *load) showExpiries(ctx context.Context, client *kv.Client, expired uint64) {
 	if l.quiet {
 		return
@@ -272,7 +272,7 @@ func (l *load) showExpiries(ctx context.Context, client *kv.Client, expired uint
 	}
 }
 
-// optionsOf are the options of the write of a record.
+// optionsOf returns the options for the write of a record.
 func optionsOf(r *records.Record, usual []kv.WriteOption) []kv.WriteOption {
 	switch {
 	case r.Forever:
@@ -308,9 +308,10 @@ func (d keyspaceDestination) Partition(ctx context.Context, key []byte) (uint64,
 	return d.PartitionOf(ctx, key)
 }
 
-// Commit implements loading.Destination. A batch whose outcome is unknown is written once more:
-// that does no harm to a load, and the second outcome is known. It is also known when the servers
-// that lost the first answer refuse the second write because their disks are full.
+// Commit implements loading.Destination. A batch whose outcome is unknown is written once more.
+// That does no harm to a load, and the outcome of the second write is known. The outcome is also
+// known if the servers that lost the first answer refuse the second write because their disks are
+// full.
 func (d keyspaceDestination) Commit(ctx context.Context, batch []records.Record) error {
 	err := d.commit(ctx, batch)
 	if errors.Is(err, kv.ErrOutcomeUnknown) && ctx.Err() == nil {

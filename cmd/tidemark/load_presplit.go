@@ -119,7 +119,7 @@ func (l *load) records(ctx context.Context, in io.Reader,
 				}
 			}
 			l.unsaid = 0
-			next := l.reader(ctx, in, nil) // the SDK counts those that had expired
+			next := l.reader(ctx, in, nil) // the SDK counts the expired records
 			for {
 				record, err := next()
 				if errors.Is(err, io.EOF) {

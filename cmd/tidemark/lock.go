@@ -99,7 +99,7 @@ func (a *app) lock(ctx context.Context, f *lockFlags, name string, command []str
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if failed := lock.Unlock(ending); err == nil && !errors.Is(failed, coord.ErrOutcomeUnknown) {
-			return failed // it was lost at the very end
+			return failed // the lock was lost at the very end
 		}
 		return err
 	})

@@ -14,7 +14,7 @@ import (
 var version string
 
 func main() {
-	watchdog.Main() // if this process is one, it ends here
+	watchdog.Main() // if this process is a watchdog, it ends here
 	serving.RestrictFiles()
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)

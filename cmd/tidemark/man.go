@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// manCommand writes what a package of the program installs: `make man`.
+// manCommand writes the files that a package of the program installs: `make man`.
 func (a *app) manCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -68,7 +68,7 @@ func (a *app) man(root *cobra.Command, dir string) error {
 	return list.Flush()
 }
 
-// writePublic writes a file that every user may read, whatever the umask of servers says.
+// writePublic writes a file that every user may read, whatever the umask of servers is.
 func writePublic(path string, content []byte) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

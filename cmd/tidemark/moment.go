@@ -16,7 +16,7 @@ type momentFlag struct {
 // given reports whether the flag was given.
 func (f *momentFlag) given() bool { return f.text != "" }
 
-// parse reads the flag, before anything is asked of a cluster.
+// parse parses the flag. It is called before the cluster is asked.
 func (f *momentFlag) parse() (err error) {
 	if f.given() {
 		f.moment, err = argument.ParseMoment(f.text)
@@ -24,8 +24,8 @@ func (f *momentFlag) parse() (err error) {
 	return err
 }
 
-// at returns the timestamp. A relative time is measured from the cluster's clock: this machine's
-// clock may be wrong, and the read would be at another time than the user wants.
+// at returns the timestamp. A relative time is measured from the cluster's clock. This machine's
+// clock may be wrong, and would give another time than the user wants.
 func (f *momentFlag) at(ctx context.Context, client *kv.Client) (kv.Timestamp, error) {
 	var now kv.Timestamp
 	if f.moment.Relative() {

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// lookAgain is the longest pause between two looks at an operator, lookSoon the first pause; pauses
-// double.
+// lookAgain is the longest pause between two looks at an operator. lookSoon is the first pause.
+// Pauses double.
 const (
 	lookSoon  = 10 * time.Millisecond
 	lookAgain = 500 * time.Millisecond
@@ -91,7 +91,8 @@ func (a *app) followOperator(ctx context.Context, client *kv.Client, partition u
 		func(o admin.OperatorInfo) bool { return o.Partition == partition })
 }
 
-// followOperators shows the progress of the operator that known selects, until there is none.
+// followOperators shows the progress of the operator that known selects, until there is no such
+// operator.
 func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	known func(admin.OperatorInfo) bool) error {
 	before := ""
@@ -126,7 +127,7 @@ func (a *app) followOperators(ctx context.Context, client *kv.Client,
 	}
 }
 
-// awaitOperator follows a partition's operator to its end, and fails if the node does not have the
+// awaitOperator follows a partition's operator to its end. It fails if the node does not have the
 // replica then.
 func (a *app) awaitOperator(ctx context.Context, client *kv.Client, partition, node uint64) error {
 	if err := a.followOperator(ctx, client, partition); err != nil {

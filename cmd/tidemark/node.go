@@ -88,8 +88,8 @@ func parseNode(text string) (uint64, error) {
 	return node, nil
 }
 
-// sayInTheWay is how long an obstacle must last before it is shown; limits on operators are short
-// obstacles that occur all the time.
+// sayInTheWay is the time for which an obstacle must last before it is shown. Limits on operators
+// are frequent short obstacles.
 const sayInTheWay = 10 * time.Second
 
 // awaitNode shows the progress of a node to the wanted status until it is reached.

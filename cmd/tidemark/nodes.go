@@ -32,7 +32,7 @@ is given.`,
 	return a.printing(a.client(cmd))
 }
 
-// notGone are the nodes that were not decommissioned.
+// notGone returns the nodes that are not decommissioned.
 func notGone(nodes []admin.NodeInfo) []admin.NodeInfo {
 	return slices.DeleteFunc(nodes, func(n admin.NodeInfo) bool { return n.Status == admin.NodeGone })
 }
@@ -49,12 +49,12 @@ func (a *app) nodes(ctx context.Context, client *kv.Client, all bool) error {
 	if err != nil {
 		return err
 	}
-	// Not every user may ask for the settings.
+	// Some users are not permitted to read the settings.
 	settings, err := admin.New(client).Placement(ctx)
 	return a.printNodes(nodes, operators, err == nil && settings.Paused)
 }
 
-// printNodes lists nodes, and what operators do to them.
+// printNodes lists nodes, and the operators that affect them.
 func (a *app) printNodes(nodes []admin.NodeInfo, operators []admin.OperatorInfo,
 	paused bool) error {
 	gets, gives := map[uint64]int{}, map[uint64]int{}
@@ -142,7 +142,7 @@ func numbers(ids []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ", "), "[]")
 }
 
-// orNone is a cell that is empty rather than "".
+// orNone returns a cell that is empty if the text is "".
 func orNone(text string) any {
 	if text == "" {
 		return nil

@@ -94,7 +94,7 @@ func (o *partitionOrder) validate() error {
 	return nil
 }
 
-// apply orders partitions, and leaves out those beyond the limit.
+// apply orders partitions, and drops those beyond the limit.
 func (o *partitionOrder) apply(all []admin.PartitionInfo) []admin.PartitionInfo {
 	of := tops[o.by]
 	if of == nil {
@@ -187,7 +187,7 @@ func (a *app) printPartitions(partitions []admin.PartitionInfo, operators []admi
 	return list.Flush()
 }
 
-// loadCell is a number of processors.
+// loadCell returns a cell with a number of processors.
 func loadCell(processors float64) output.Cell {
 	return output.Cell{People: fmt.Sprintf("%.2f", processors), Programs: processors}
 }

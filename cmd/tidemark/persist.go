@@ -8,12 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// coreSilence is how long a command waits for a core that does not answer, after the core has
-// recorded the change: meanwhile the core may elect a leader, or its servers may restart.
+// coreSilence is the time for which a command waits for a core that does not answer, after the core
+// has recorded the change. Meanwhile the core may elect a leader, or its servers may restart.
 const coreSilence = time.Minute
 
-// persist asks the core until it answers, for as long as its silence is borne. What it refuses is
-// told at once.
+// persist asks the core until it answers, or until it has been silent for coreSilence. If the core
+// refuses, persist returns the error at once.
 func persist[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	began := time.Now()
 	for {

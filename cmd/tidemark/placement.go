@@ -167,7 +167,7 @@ writes pause for a moment.`,
 	return a.client(a.printing(cmd))
 }
 
-// handedOver is the error of a transfer that has ended otherwise.
+// handedOver returns an error if a transfer has ended in another way.
 func handedOver(partition, to uint64, outcome string) error {
 	if outcome == "done" || outcome == "ended" {
 		return nil

@@ -72,14 +72,14 @@ func (a *app) put(ctx context.Context, keyspace string, key, value []byte,
 	})
 }
 
-// printVersion prints what a write made.
+// printVersion prints the version of a write.
 func (a *app) printVersion(version kv.Timestamp) error {
 	list := a.list(output.Column{Name: "version"})
 	list.Row(version)
 	return list.Flush()
 }
 
-// value is the value of a write: an argument, or a file.
+// value returns the value of a write, from an argument or a file.
 func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byte, error) {
 	switch {
 	case len(arguments) == 1 && file != "":
@@ -106,7 +106,7 @@ func (a *app) value(arguments []string, file string, e argument.Encoding) ([]byt
 // stdin is the argument that stands for standard input.
 const stdin = "-"
 
-// valueOf reads a value to its end; name says in errors where it comes from.
+// valueOf reads a value from in, to the end. name describes in for errors.
 func (a *app) valueOf(in io.Reader, name string) ([]byte, error) {
 	if in == a.in && a.inTerminal {
 		a.say("tidemark: the value is what is typed now; Ctrl-D at the beginning of a line ends it")

@@ -186,7 +186,7 @@ nothing.`,
 	return a.printing(cmd)
 }
 
-// readSurvey reads a survey, or makes that of a directory.
+// readSurvey reads a survey from a file, or surveys a directory.
 func readSurvey(path string) (*offline.Survey, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -199,7 +199,7 @@ func readSurvey(path string) (*offline.Survey, error) {
 	return s, readJSON(path, s)
 }
 
-// maxRecoverFile bounds the files that are read.
+// maxRecoverFile limits the size of the files that are read.
 const maxRecoverFile = 1 << 30
 
 func readJSON(path string, into any) error {

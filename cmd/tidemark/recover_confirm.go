@@ -48,7 +48,7 @@ for.`,
 	return a.printing(a.client(cmd))
 }
 
-// confirmRecovery tells the core of a plan, with wait repeatedly until all partitions have
+// confirmRecovery tells the core of a plan. With wait, it repeats that until all partitions have
 // reported.
 func (a *app) confirmRecovery(
 	ctx context.Context, client *kv.Client, plan *offline.RecoveryPlan, wait bool,
@@ -112,7 +112,7 @@ func (a *app) confirmRecovery(
 }
 
 // silenceTakes is the longest time for which a node that was switched off counts as alive: its
-// lease, and the time to notice its end.
+// lease, and the time to notice the end of the lease.
 const silenceTakes = 15 * time.Second
 
 // awaitSilence waits until no lost node counts as alive. If a node still does after that time, the
@@ -142,7 +142,7 @@ func (a *app) awaitSilence(ctx context.Context, client *kv.Client, lost []uint64
 	return nil
 }
 
-// waitsForRecovered says what a recovery waits for.
+// waitsForRecovered describes what a recovery waits for.
 func waitsForRecovered(
 	ctx context.Context, client *kv.Client, waiting uint64, of map[uint64]bool,
 ) string {

@@ -95,10 +95,11 @@ store into a file for "tidemark coord import".`,
 	return a.client(a.printing(cmd))
 }
 
-// restoreMomentHelp describes --at of commands that read a target.
+// restoreMomentHelp describes --at for commands that read a target.
 const restoreMomentHelp = "a moment: " + argument.MomentHelp + `, or "latest"`
 
-// restoreMoment reads --at. A time ago is by this machine's clock: there may be no cluster.
+// restoreMoment parses --at. Relative times use this machine's clock, because there may be no
+// cluster.
 func restoreMoment(text string) (hlc.Timestamp, error) {
 	if text == "latest" {
 		return catalog.Newest, nil
@@ -156,7 +157,7 @@ func (a *app) restore(ctx context.Context, client *kv.Client, url, id string,
 		id := job.ID
 		job, err = a.followBackup(ctx, client, id, f.quiet)
 		if f.coordination && errors.Is(err, kv.ErrUnauthenticated) {
-			// Authentication is on now, as in the backup, and this client has not logged in.
+			// Authentication is enabled now, as in the backup, and this client has not logged in.
 			err = a.withClient(ctx, func(client *kv.Client) (err error) {
 				job, err = a.followBackup(ctx, client, id, f.quiet)
 				return err
@@ -221,7 +222,7 @@ with --at as it was at the end of the last round of the log at or before a momen
 	return a.printing(cmd)
 }
 
-// pointOf reads what a target has of a backup, or of a moment if that is given.
+// pointOf reads a backup from a target, or a moment if it is given.
 func pointOf(ctx context.Context, c *catalog.Catalog, id, at string) (*manifest.Point, error) {
 	found := catalog.Resolved{Backup: id}
 	if at != "" {
@@ -236,7 +237,7 @@ func pointOf(ctx context.Context, c *catalog.Catalog, id, at string) (*manifest.
 	return c.Point(ctx, found.Backup, found.Log, found.At)
 }
 
-// writeCoordination writes the coordination store of a moment into a new file.
+// writeCoordination writes the coordination store of a moment to a new file.
 func writeCoordination(ctx context.Context, c *catalog.Catalog, p *manifest.Point,
 	path string) (size int64, err error) {
 	if _, err := os.Lstat(path); err == nil {

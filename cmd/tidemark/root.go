@@ -63,12 +63,13 @@ Then, elsewhere:       tidemark keyspace create fruit --partitions hash:8
 		}
 	}
 	add(groupServers, a.demoCommand(), a.startCommand(), a.secretCommand(), a.certCommand())
-	add(groupCluster, a.statusCommand(), a.healthCommand(), a.nodesCommand(),
+	add(groupCluster, a.statusCommand(), a.doctorCommand(), a.topCommand(), a.healthCommand(),
+		a.nodesCommand(),
 		a.coreCommand(), a.keyspaceCommand(), a.consumersCommand(), a.partitionsCommand(),
 		a.nodeCommand(), a.moveCommand(), a.transferCommand(), a.splitCommand(), a.mergeCommand(),
 		a.placementCommand(), a.operatorsCommand(), a.eventsCommand(), a.whyCommand(),
 		a.backupCommand(), a.restoreCommand(), a.upgradeCommand(), a.recoverCommand(),
-		a.debugCommand())
+		a.slowCommand(), a.debugCommand())
 	add(groupData, a.getCommand(), a.putCommand(), a.deleteCommand(), a.casCommand(),
 		a.incrementCommand(), a.scanCommand(),
 		a.countCommand(), a.txnCommand(), a.loadCommand(), a.dumpCommand(),

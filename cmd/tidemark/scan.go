@@ -114,7 +114,7 @@ func (a *app) scan(ctx context.Context, keyspace string, f *scanFlags) error {
 	})
 }
 
-// each runs do for the pairs of a scan, and says how many there were and which was the last.
+// each runs do for the pairs of a scan, and returns the number of pairs and the last key.
 func each(pairs func(func(kv.Pair, error) bool),
 	do func(kv.Pair) error) (count uint64, last []byte, err error) {
 	for pair, err := range pairs {
@@ -130,7 +130,7 @@ func each(pairs func(func(kv.Pair, error) bool),
 	return count, last, nil
 }
 
-// howFar adds to the error of a broken-off scan what had been done before it.
+// howFar adds to the error of an interrupted scan how far the scan had come.
 func howFar(verb, done string, count uint64, last []byte, err error) error {
 	if err == nil || count == 0 {
 		return err

@@ -36,12 +36,12 @@ func checkColor(value string) error {
 	return exit.Usagef("--color %s: want %s", value, strings.Join(colors, ", "))
 }
 
-// screen is where standard output goes.
+// screen describes where standard output goes.
 func (a *app) screen() output.Screen {
 	return output.Screen{Width: a.width, Color: a.colored(a.outTerminal), Headers: a.headers}
 }
 
-// errScreen is where standard error goes. Its lines are not wrapped.
+// errScreen describes where standard error goes. Its lines are not wrapped.
 func (a *app) errScreen() output.Screen {
 	return output.Screen{Color: a.colored(a.errTerminal)}
 }
@@ -58,13 +58,14 @@ func (a *app) colored(terminal bool) bool {
 	return terminal && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
 
-// print prints a text that is part of the result, for people, wrapped to the width of the terminal.
+// print prints a text that is part of the result, for people. It wraps the text to the width of the
+// terminal.
 func (a *app) print(text string) error {
 	_, err := fmt.Fprint(a.out, a.screen().Text(text))
 	return err
 }
 
-// sayCut says once, on stderr, how to see what the lines of a stream have been cut to.
+// sayCut prints once, on standard error, how to see the lines of a stream without cuts.
 func (a *app) sayCut(said *bool, cut bool) {
 	if cut && !*said {
 		*said = true

@@ -22,7 +22,7 @@ func checkSurface(t *testing.T, name string) {
 		t.Fatalf("go doc: %v", err)
 	}
 	allowed := map[string]bool{"context": true, "hlc": true, "iter": true,
-		"metric": true, "net": true, "slog": true, "time": true, "tls": true}
+		"metric": true, "net": true, "slog": true, "time": true, "trace": true, "tls": true}
 	if name != "kv" {
 		allowed["kv"] = true
 	}

@@ -62,7 +62,7 @@ cancels it.`,
 	return a.client(a.printing(cmd))
 }
 
-// asked is a split that was asked for, and whether it was waited for.
+// asked is a requested split, and whether the command has waited for its end.
 type asked struct {
 	admin.Split
 	at     []byte
@@ -149,7 +149,7 @@ type sizeFlags struct {
 	flags        *pflag.FlagSet
 }
 
-// register adds the flags; the defaults are said only.
+// register adds the flags. split and merge are texts for the defaults.
 func (f *sizeFlags) register(cmd *cobra.Command, split, merge string) {
 	f.flags = cmd.Flags()
 	f.flags.Var(&f.split, "split-size", "from which size on a partition splits (default: "+split+")")
@@ -172,7 +172,7 @@ func (f *sizeFlags) options() (options []kv.SizeOption) {
 	return options
 }
 
-// People see the split size, or that there are no splits but those that are asked for.
+// For people, the table has the split size, or says that partitions split only on request.
 var sizeColumns = []output.Column{{Name: "split size", Number: true},
 	{Name: "merge size", Number: true, Programs: true}, {Name: "auto split", Programs: true}}
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/serving"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/tracing"
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
@@ -27,15 +29,19 @@ const stopTimeout = 20 * time.Second
 type startFlags struct {
 	dir, listen, advertise, locality, http string
 	httpDebug                              string
+	consoleAdmin                           bool
 	core, roles, tags                      []string
 	tlsCert, tlsKey, tlsCA                 string
 	tlsPeerCA, tlsPeerName, secretFile     string
 	insecure                               bool
 	tlsAdmins                              []string
+	traceEndpoint                          string
+	traceRate                              float64
 	log                                    serving.Log
 
-	// Zero is the default of package embedded, in all of these.
+	// In all of these fields, zero means the default of package embedded.
 	maxOffset, tick, sleepAfter, gcInterval time.Duration
+	slowThreshold                           time.Duration
 	electionTicks                           int
 	kernelBound                             bool
 	clockOffsetFile                         string
@@ -99,12 +105,15 @@ The server prints one line when it is ready. Logs go to stderr: warnings and err
 	flags.StringVar(&f.locality, "locality", "", "where the server stands: region=NAME,zone=NAME")
 	flags.StringSliceVar(&f.tags, "tags", nil,
 		"further labels of the server, for placement rules: disk=ssd,gpu")
-	flags.StringVar(&f.http, "http", "", "address for metrics, health and profiles (default: none)")
+	flags.StringVar(&f.http, "http", "",
+		"address for metrics, health, profiles and the web console (default: none)")
+	flags.BoolVar(&f.consoleAdmin, "console-admin", false,
+		"let users of the web console change things; otherwise the console shows only")
 	flags.StringVar(&f.httpDebug, "http-debug", "local",
-		"who may see profiles and debug pages: local (this machine; with TLS the clients of "+
-			"--tls-admin) or all")
+		"who may see profiles, debug pages and, without users, the console: local (this machine; "+
+			"with TLS the clients of --tls-admin) or all")
 	flags.StringSliceVar(&f.tlsAdmins, "tls-admin", nil,
-		"names in the certificates of clients that may see profiles and debug pages")
+		"names in the certificates of clients that may see profiles, debug pages and the console")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file of this server's certificate")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file of the key of --tls-cert")
 	flags.StringVar(&f.tlsCA, "tls-ca", "",
@@ -125,9 +134,9 @@ The server prints one line when it is ready. Logs go to stderr: warnings and err
 	return a.printing(cmd)
 }
 
-// registerTuning adds the flags that few servers need. The operator has to give the flags of time
-// and elections the same values on all servers. The defaults are those of package embedded: a flag
-// that is not given passes zero.
+// registerTuning adds the flags that few servers need. The flags about time and elections must have
+// the same values on all servers, which is up to the operator. The defaults are those of package
+// embedded: a flag that is not given passes zero.
 func (f *startFlags) registerTuning(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.maxOffset, "max-offset", 0,
@@ -145,6 +154,14 @@ func (f *startFlags) registerTuning(cmd *cobra.Command) {
 		"shortest election timeout, in ticks; the same on all servers (default 10)")
 	flags.DurationVar(&f.sleepAfter, "sleep-after", 0,
 		"how long a partition is idle before it costs nothing any more; negative is never (default 1s)")
+	flags.DurationVar(&f.slowThreshold, "slow-threshold", 500*time.Millisecond,
+		"how long a request takes to be kept for `tidemark slow`; 0 keeps none")
+	flags.StringVar(&f.traceEndpoint, "trace-endpoint", "",
+		"URL of a collector to which traces go by OTLP, such as http://localhost:4317 "+
+			"(default: $OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, $OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
+	flags.Float64Var(&f.traceRate, "trace-rate", 0,
+		"share of all requests that are traced, from 0 to 1, besides those that clients trace, and "+
+			"that are slow or fail")
 	flags.DurationVar(&f.gcInterval, "gc-interval", 0,
 		"interval of searches for versions older than their window (default 1m)")
 	flags.Var(&f.memoryLimit, "memory-limit",
@@ -216,6 +233,9 @@ func (f *startFlags) check() error {
 			return err
 		}
 	}
+	if f.consoleAdmin && f.http == "" {
+		return exit.Usagef("--console-admin is about the console at --http: give an address")
+	}
 	if f.httpDebug != "local" && f.httpDebug != "all" {
 		return exit.Usagef("--http-debug %q: use local or all", f.httpDebug)
 	}
@@ -228,6 +248,10 @@ func (f *startFlags) check() error {
 		}
 	}
 	switch {
+	case f.slowThreshold < 0:
+		return exit.Usagef("--slow-threshold cannot be negative; 0 keeps no requests")
+	case !(f.traceRate >= 0 && f.traceRate <= 1):
+		return exit.Usagef("--trace-rate %v: it is from 0 to 1", f.traceRate)
 	case f.maxOffset < 0, f.tick < 0, f.gcInterval < 0:
 		return exit.Usagef("--max-offset, --tick and --gc-interval cannot be negative")
 	case f.electionTicks < 0 || f.electionTicks == 1 || f.electionTicks == 2:
@@ -296,7 +320,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		GOMEMLIMIT: os.Getenv("GOMEMLIMIT"), Limit: limit,
 		CoreOnly: slices.Equal(f.roles, []string{embedded.RoleCore}), Cache: int64(f.cache),
 		MemTable: int64(f.memTable), LogMemTable: int64(f.logMemTable)})
-	var clock hlc.Physical // nil is the system's
+	var clock hlc.Physical // nil means the system's clock
 	if f.clockOffsetFile != "" {
 		offset := serving.NewOffsetClock(f.clockOffsetFile, logger)
 		following, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -306,11 +330,19 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		defer stop()
 		clock = offset
 	}
+	traces, err := tracing.New(ctx, tracing.Config{Endpoint: f.traceEndpoint, Getenv: a.getenv,
+		Server: f.advertise, Version: buildVersion()})
+	if err != nil {
+		return exit.Usagef("--trace-endpoint: %w", err)
+	}
+	defer traces.Close()
 	server, err := embedded.StartServer(ctx, embedded.ServerConfig{
+		Traces: traces.Tracers(), TraceRate: f.traceRate,
 		Dir: f.dir, Listen: f.listen, Advertise: f.advertise, Core: f.core, Roles: f.roles,
 		Region: region, Zone: zone, Tags: f.tags,
 		HTTP: f.http, HTTPDebugForAll: f.httpDebug == "all", TLSAdmins: f.tlsAdmins,
-		TLSCert: f.tlsCert, TLSKey: f.tlsKey,
+		ConsoleAdmin: f.consoleAdmin,
+		TLSCert:      f.tlsCert, TLSKey: f.tlsKey,
 		TLSCA: f.tlsCA, TLSPeerCA: f.tlsPeerCA, TLSPeerName: f.tlsPeerName, SecretFile: f.secretFile,
 		Insecure: f.insecure, Logger: logger, Version: buildVersion(),
 		MaxOffset: f.maxOffset, KernelBound: f.kernelBound, Tick: f.tick,
@@ -318,7 +350,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 		MemoryLimit: int64(f.memoryLimit), CacheBytes: int64(f.cache), MemTableBytes: uint64(f.memTable),
 		MinFreeBytes: uint64(f.minFree), RetainLogBytes: int64(f.retainLog),
 		LogMemTableBytes: uint64(f.logMemTable), SnapshotBytesPerSecond: int64(f.snapshotRate),
-		GCInterval:  f.gcInterval,
+		GCInterval: f.gcInterval, SlowThreshold: cmp.Or(f.slowThreshold, -1),
 		CoreHistory: f.coreHistory, CoreQuota: int64(f.coreQuota), MaxStreams: f.maxStreams,
 		WatchProgressInterval: f.progress,
 		MaxRequestBytes:       int(f.maxRequest), MaxOperations: f.maxOperations,
@@ -355,7 +387,7 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 			if err == nil {
 				a.sayReady(f)
 			}
-			ready = nil // said once; an error here is ctx's or the server's, which the other cases tell
+			ready = nil // printed once; the other cases report an error of ctx or the server
 		case <-server.Done():
 			return server.Err()
 		case <-ctx.Done():
@@ -369,11 +401,11 @@ func (a *app) start(ctx context.Context, f startFlags) error {
 	}
 }
 
-// lookUpTimeout bounds how long the hosts of --core are looked up.
+// lookUpTimeout limits the time for looking up the hosts of --core.
 const lookUpTimeout = 2 * time.Second
 
-// nameAsListed makes the server use the address that --core has for it: the other servers know a
-// founding member by that address only. given: --advertise was given.
+// nameAsListed makes the server use the address that --core has for it, because the other servers
+// know a founding member only by that address. given: --advertise was given.
 func (f *startFlags) nameAsListed(ctx context.Context, given bool) error {
 	if slices.Contains(f.core, f.advertise) {
 		return nil
@@ -392,7 +424,7 @@ func (f *startFlags) nameAsListed(ctx context.Context, given bool) error {
 	return nil
 }
 
-// sayReady prints the line that says that the server serves.
+// sayReady prints the line that says that the server serves requests.
 func (a *app) sayReady(f startFlags) {
 	if a.format == output.Table {
 		fmt.Fprintf(a.out, "tidemark: ready on %s\n", f.advertise)
@@ -401,5 +433,5 @@ func (a *app) sayReady(f startFlags) {
 	list := a.list(output.Column{Name: "ready"}, output.Column{Name: "address"},
 		output.Column{Name: "http"})
 	list.Row(true, f.advertise, orNone(f.http))
-	_ = list.Flush() // a server does not end because its output is not read
+	_ = list.Flush() // a server does not end if its output is not read
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/kv/admin/health"
 )
 
-// statusPause is the pause of --wait between two questions, and statusAttempt the time for one
+// statusPause is the pause of --wait between two requests. statusAttempt limits the time for one
 // answer.
 const (
 	statusPause   = 200 * time.Millisecond
@@ -62,13 +63,13 @@ soon as it has a core and a node; --nodes says for how many nodes to wait.`,
 	return a.printing(a.client(cmd))
 }
 
-// placementPaused is said wherever something waits for placement, or may.
+// placementPaused is printed where something waits for placement, or may wait for it.
 const placementPaused = "placement is paused: no replica and no leader is moved, not even for a " +
 	"repair; \"tidemark placement resume\" goes on"
 
-// status prints what can be found out. Lists come from the core: without it the rest is worth
-// printing all the more. degraded is the exit code of a cluster that serves everything and in which
-// something is wrong.
+// status prints the state of the cluster as far as it can be read. Lists come from the core.
+// Without the core, the rest is even more important. degraded is the exit code for a cluster that
+// serves everything but has problems.
 func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error {
 	status, err := admin.New(client).Status(ctx)
 	if err != nil {
@@ -92,17 +93,17 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	}
 	var paused any
 	if err == nil {
-		// Not every user may ask for the settings.
+		// Some users are not permitted to read the settings.
 		if settings, err := admin.New(client).Placement(ctx); err == nil {
 			paused = settings.Paused
 		}
 	}
-	var wrong problems
+	var wrong health.Problems
 	if err == nil {
 		wrong, err = a.lookForProblems(ctx, client, nodeList, status)
 	}
 	if err != nil {
-		wrong = problemsOf(status)
+		wrong = health.OfStatus(status)
 	}
 	members := make([]string, 0, len(status.Members))
 	for _, member := range status.Members {
@@ -124,14 +125,14 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 	known := err == nil
 	list.Row(fmt.Sprintf("%016x", status.Cluster), output.Health(status.Ready && known),
 		orNone(status.WaitingFor), nodes, nodesAlive, keyspaces, partitions,
-		wrong.unavailable.cell(known), wrong.underReplicated.cell(known), wrong.full.cell(known),
-		wrong.unhealthy.cell(known), wrong.core.cell(known), wrong.links.cell(known),
+		cellOf(&wrong.Unavailable, known), cellOf(&wrong.UnderReplicated, known), cellOf(&wrong.Full, known),
+		cellOf(&wrong.Unhealthy, known), cellOf(&wrong.Core, known), cellOf(&wrong.Links, known),
 		paused, orNone(status.CoreLeader), members, orNone(status.Version))
 	if err := list.Flush(); err != nil {
 		return err
 	}
 	if a.format == output.Table {
-		wrong.print(a.out, a.screen(), members, status.WaitingFor)
+		printProblems(&wrong, a.out, a.screen(), members, status.WaitingFor)
 		if paused == true {
 			if err := a.print(placementPaused + "\n"); err != nil {
 				return err
@@ -139,15 +140,15 @@ func (a *app) status(ctx context.Context, client *kv.Client, degraded int) error
 		}
 	}
 	if err != nil {
-		if wrong.unavailable.total > 0 {
+		if wrong.Unavailable.Total > 0 {
 			return &exit.Error{Code: exit.Partly, Err: err}
 		}
 		return err
 	}
 	switch {
-	case wrong.unavailable.total > 0:
+	case wrong.Unavailable.Total > 0:
 		return exit.Silent(exit.Partly)
-	case wrong.any():
+	case wrong.Any():
 		if degraded == exit.OK {
 			return nil
 		}
@@ -167,8 +168,8 @@ func alive(nodes []admin.NodeInfo) (count int) {
 	return count
 }
 
-// waitReady asks until the cluster is ready and so many nodes are alive. That no server answers yet
-// is no reason to give up.
+// waitReady asks until the cluster is ready and the wanted number of nodes is alive. It does not
+// give up if no server answers yet.
 func (a *app) waitReady(ctx context.Context, want int) error {
 	limited := ctx
 	if a.timeout > 0 {
@@ -178,7 +179,8 @@ func (a *app) waitReady(ctx context.Context, want int) error {
 	}
 	last := errors.New("no server has answered")
 	for {
-		// Short attempts: what they wait for is worth more in the end than that the time was over.
+		// Attempts are short, so that the last error says what the cluster waits for, and not only that
+		// the time is over.
 		attempt, cancel := context.WithTimeout(limited, statusAttempt)
 		err := a.withClient(attempt, func(client *kv.Client) error {
 			return a.checkReady(attempt, client, want)

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/kv/admin/health"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
@@ -332,7 +333,7 @@ func TestStatusWaitsForReplicasThatCatchUp(t *testing.T) {
 				}
 			}
 			for _, r := range c.Process(server).Replicas() {
-				if r.Applied+nearlyAll < applied[r.Partition] {
+				if r.Applied+health.NearlyAll < applied[r.Partition] {
 					t.Errorf("all is well, and the replica of partition %d on server %d has applied %d of %d",
 						r.Partition, server, r.Applied, applied[r.Partition])
 				}

@@ -20,17 +20,18 @@ import (
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// Whether the stream is a terminal, for questions and progress bars.
+	// These say whether the streams are terminals, for questions and progress bars.
 	inTerminal, outTerminal, errTerminal bool
 	getenv                               func(string) string
-	// hangups returns a channel of the process's SIGHUPs, which do not end the process until stop
-	// is called; nil if they are not handled.
+	// hangups returns a channel of the process's SIGHUPs. They do not end the process until stop is
+	// called. hangups is nil if SIGHUPs are not handled.
 	hangups func() (signals <-chan os.Signal, stop func())
-	// keys is the terminal for editing lines; nil if there is none.
+	// keys is the terminal for editing lines, or nil if there is none.
 	keys *screenKeys
-	// width is the width of the terminal of standard output in columns; 0 if it is no terminal.
+	// width is the width of the terminal of standard output in columns. It is 0 if standard output is
+	// no terminal.
 	width int
-	// errWidth is the same of standard error.
+	// errWidth is the same for standard error.
 	errWidth int
 }
 
@@ -83,8 +84,8 @@ func terminalWidth(of *os.File) int {
 	return output.UnknownWidth
 }
 
-// confirm asks before something that cannot be undone. Without a terminal it refuses and names the
-// flag.
+// confirm asks the user before an action that cannot be undone. Without a terminal it refuses and
+// names the flag.
 func (a *app) confirm(yes bool, question string) error {
 	if yes {
 		return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// closest returns the name that was probably meant by a word: a name that begins with the word, or
-// that differs in one or two letters. It returns "" if there is none, or if several names are as
-// close.
+// closest returns the name that the user probably meant by a word: a name that begins with the
+// word, or that differs in one or two letters. It returns "" if there is no such name, or if
+// several names are equally close.
 func closest(word string, names []string) string {
 	best, found, tie := 1+len(word)/3, "", false
 	for _, name := range names {
@@ -40,8 +40,7 @@ func closest(word string, names []string) string {
 	return found
 }
 
-// slips counts how many letters were left out, added, taken for another, or swapped with their
-// neighbour.
+// slips counts the letters that were left out, added, replaced, or swapped with their neighbour.
 func slips(a, b string) int {
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -64,7 +63,7 @@ func slips(a, b string) int {
 	return last[len(b)]
 }
 
-// didYouMean returns the end of an error about a word that is none of the names.
+// didYouMean returns the end of an error about a word that is not one of the names.
 func didYouMean(word string, names []string) string {
 	if name := closest(word, names); name != "" {
 		return fmt.Sprintf("; did you mean %q?", name)
@@ -91,7 +90,7 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		didYouMean(args[0], names))
 }
 
-// keyspaceMeant adds the probable name to an error about an unknown keyspace.
+// keyspaceMeant adds a suggested name to an error about an unknown keyspace.
 func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
 	var e *kv.Error
 	var said *meantError
@@ -107,7 +106,7 @@ func keyspaceMeant(ctx context.Context, client *kv.Client, err error) error {
 	return err
 }
 
-// meantError says already what may have been meant.
+// meantError is an error that has a suggestion already.
 type meantError struct{ error }
 
 func (e *meantError) Unwrap() error { return e.error }
@@ -159,7 +158,7 @@ func flagMeant(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// valueWanted says what a flag of a type takes.
+// valueWanted describes the values that a flag of a type accepts.
 func valueWanted(kind string, err error) string {
 	switch {
 	case kind == "duration":

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
+	"github.com/tidemarkdb/tidemark/kv/admin/health"
 )
 
 // sampleTables print what clusters have that is hard on a table: long sentences, keys, addresses.
@@ -82,10 +83,10 @@ func sampleTables(at time.Time) map[string]func(*app) error {
 			return err
 		},
 		"problems": func(a *app) error {
-			var p problems
-			p.unavailable.add("partition 17 of users: no leader; nodes 2, 3 are down")
-			p.underReplicated.add("node 2 (db-2.eu-central.internal:7400) is down: 120 replicas")
-			p.print(a.out, a.screen(), []string{"db-1.eu-central.internal:7400",
+			var p health.Problems
+			p.Unavailable.Add("partition 17 of users: no leader; nodes 2, 3 are down")
+			p.UnderReplicated.Add("node 2 (db-2.eu-central.internal:7400) is down: 120 replicas")
+			printProblems(&p, a.out, a.screen(), []string{"db-1.eu-central.internal:7400",
 				"db-2.eu-central.internal:7400", "db-3.eu-central.internal:7400"}, "")
 			return nil
 		},

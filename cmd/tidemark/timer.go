@@ -84,7 +84,7 @@ func (a *app) timer(ctx context.Context, f *timerFlags, name string, period time
 		for tick, err := range timer.Ticks(ctx) {
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return nil // there is no other end
+				return nil // this is the normal end
 			case errors.Is(err, coord.ErrOutcomeUnknown), errors.Is(err, coord.ErrClockAhead):
 				a.say("tidemark: %s", exit.Message(coordFailed(err)))
 				continue

@@ -22,7 +22,7 @@ func (f *ttlFlag) register(cmd *cobra.Command) {
 		"let it expire after so long, as in 90s or 24h; or never (default: the keyspace's)")
 }
 
-// parse is the duration, 0 for never; given is false if the flag is not there.
+// parse returns the duration, which is 0 for never. given is false if the flag was not given.
 func (f *ttlFlag) parse() (d time.Duration, given bool, err error) {
 	switch f.text {
 	case "":
@@ -75,7 +75,7 @@ func ttlCells(info admin.KeyspaceInfo) []any {
 	return []any{info.DefaultTTL}
 }
 
-// expiryCell returns the cell of a value's expiry; nil if the value does not expire.
+// expiryCell returns the cell of a value's expiry. It returns nil if the value does not expire.
 func expiryCell(expires time.Time) any {
 	if expires.IsZero() {
 		return nil

@@ -104,7 +104,7 @@ func (s *txnSession) script(ctx context.Context) error {
 	return s.unfinished()
 }
 
-// unfinished is the error of a script that ends inside a transaction.
+// unfinished returns the error of a script that ends inside a transaction.
 func (s *txnSession) unfinished() error {
 	if s.tx == nil {
 		return nil
@@ -113,7 +113,7 @@ func (s *txnSession) unfinished() error {
 		"rolled back; end it with commit or rollback", s.begun)
 }
 
-// failed adds to an error where it was, and rolls back.
+// failed adds the line to an error, and rolls back.
 func (s *txnSession) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted: %w", ctx.Err())
@@ -136,7 +136,7 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 	defer stop()
 	s.say("Type help for the commands, and quit to leave.")
 	var lines iter.Seq[prompt.Line]
-	ask := func() {} // the line editor shows the prompt itself
+	ask := func() {} // the line editor shows the prompt
 	if s.keys != nil {
 		lines = s.editedLines(inner, s.keys,
 			prompt.OpenHistory(prompt.HistoryFile(historyFlag, s.getenv)))
@@ -168,7 +168,7 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 
 func (s *txnSession) ask() { fmt.Fprint(s.err, s.promptText()) }
 
-// promptText says where the session is.
+// promptText returns the prompt, which shows the state of the session.
 func (s *txnSession) promptText() string {
 	where := ""
 	switch {

@@ -18,16 +18,17 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/prompt"
 )
 
-// screenKeys is a terminal that gives each key as it is pressed.
+// screenKeys is a terminal that delivers each key as it is pressed.
 type screenKeys struct {
 	io.ReadWriter
-	// raw has the terminal give keys, until restore is called.
+	// raw makes the terminal deliver keys, until restore is called.
 	raw func() (restore func(), err error)
-	// size returns the size of the terminal; zero if it is not known.
+	// size returns the size of the terminal. It is zero if the size is not known.
 	size func() (width, height int)
 }
 
-// maxPromptLine is as many characters as a line of the prompt can have; the terminal takes no more.
+// maxPromptLine is the maximum number of characters in a line of the prompt. It is a limit of the
+// terminal package.
 const maxPromptLine = 4096
 
 const (
@@ -35,7 +36,7 @@ const (
 	keyCtrlC = 3
 )
 
-// keyWatch records Ctrl-C: at the terminal it looks like the end of the input.
+// keyWatch records Ctrl-C, because the line editor reports Ctrl-C as the end of the input.
 type keyWatch struct {
 	io.ReadWriter
 	interrupted bool
@@ -48,7 +49,7 @@ func (w *keyWatch) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errInterrupted is Ctrl-C at the prompt.
+// errInterrupted means that the user pressed Ctrl-C at the prompt.
 var errInterrupted = errors.New("interrupted")
 
 // editedLines yields the lines that are typed, with arrows, history and completion. It ends as
@@ -79,7 +80,7 @@ func (s *txnSession) editedLines(ctx context.Context, keys *screenKeys,
 			var line prompt.Line
 			select {
 			case line = <-read:
-			case <-ctx.Done(): // a goroutine that waits for a key stays behind
+			case <-ctx.Done(): // a goroutine that waits for a key is left over
 				restore()
 				return
 			}
@@ -106,16 +107,16 @@ type completer struct {
 	ctx     context.Context
 	screen  io.Writer
 
-	// keyspaces as of asked.
+	// keyspaces has the names as of the time asked.
 	keyspaces []string
 	asked     time.Time
 }
 
-// keyspacesFresh is how long the names of keyspaces are cached.
+// keyspacesFresh is the time for which the names of keyspaces are cached.
 const keyspacesFresh = 10 * time.Second
 
-// key completes the word before the cursor when Tab is pressed: up to the point where the
-// candidates differ; it shows several candidates.
+// key completes the word before the cursor when Tab is pressed, up to the point where the
+// candidates differ. If there are several candidates, it shows them.
 func (c *completer) key(line string, pos int, key rune) (string, int, bool) {
 	if key != keyTab {
 		return "", 0, false

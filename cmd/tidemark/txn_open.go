@@ -95,7 +95,7 @@ func (a *app) printTransactions(found []admin.OpenTransaction, more bool) error 
 	return nil
 }
 
-// idleCell returns the cell of an idle time; empty if it is not known.
+// idleCell returns the cell of an idle time. The cell is empty if the time is not known.
 func idleCell(idle time.Duration) any {
 	if idle == 0 {
 		return nil

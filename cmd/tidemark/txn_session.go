@@ -22,7 +22,7 @@ type txnSession struct {
 	argument.Encoding
 	client *kv.Client
 
-	// line is the number of the line that runs.
+	// line is the number of the current line.
 	line int
 	// tx is the open transaction, or nil; it was begun on line begun.
 	tx         *kv.Txn
@@ -41,7 +41,7 @@ type namedSavepoint struct {
 	savepoint kv.Savepoint
 }
 
-// maxSavepoints is as many as a transaction keeps.
+// maxSavepoints is the number of savepoints that a transaction keeps.
 const maxSavepoints = 1000
 
 // errQuit leaves the session.
@@ -56,7 +56,7 @@ type txnVerb struct {
 	do             func(s *txnSession, ctx context.Context, args []string) error
 }
 
-// txnVerbs are the commands but help.
+// txnVerbs are all commands except help.
 var txnVerbs = []txnVerb{
 	{"begin", "[--commit-wait]", "begin a transaction", 0, 1, false, true, (*txnSession).begin},
 	{"get", "KEYSPACE KEY", "read a key", 2, 2, false, false, (*txnSession).get},
@@ -85,7 +85,7 @@ var txnVerbs = []txnVerb{
 		}},
 }
 
-// otherWords are other databases' names of the commands.
+// otherWords maps other databases' names of commands to the names here.
 var otherWords = map[string]string{"abort": "rollback", "cancel": "rollback", "set": "put",
 	"incr": "increment", "del": "delete", "start": "begin"}
 
@@ -154,7 +154,7 @@ func (s *txnSession) end() {
 	s.tx, s.savepoints = nil, nil
 }
 
-// lost notes that a transaction has ended because of another one: older transactions win, so the
+// lost records that a transaction has failed because of another one. Older transactions win, so the
 // next attempt gets the age of this one.
 func (s *txnSession) lost(tx *kv.Txn, err error) {
 	if errors.Is(err, kv.ErrConflict) || errors.Is(err, kv.ErrTransactionAborted) {
@@ -176,13 +176,13 @@ func (s *txnSession) begin(ctx context.Context, args []string) error {
 	}
 	s.tx, s.begun, s.loser = tx, s.line, nil
 	if s.inTerminal {
-		s.say("The transaction is %s.", tx.ID()) // by which errors and debug txns name it
+		s.say("The transaction is %s.", tx.ID()) // errors and debug txns use this id
 	}
 	return nil
 }
 
-// next begins a transaction: another attempt, if the last one has to run again and was of the same
-// kind.
+// next begins a transaction. If the last transaction has to run again and was of the same kind, the
+// new one is another attempt of it.
 func (s *txnSession) next(ctx context.Context, commitWait bool) (*kv.Txn, error) {
 	if s.loser != nil && s.commitWait == commitWait {
 		return s.loser.Again(ctx)
@@ -274,7 +274,7 @@ type txnReader interface {
 	Count(ctx context.Context, ks *kv.Keyspace, options ...kv.CountOption) (uint64, error)
 }
 
-// present makes each read at the present.
+// present is a txnReader that makes each read at the present.
 type present struct{}
 
 func (present) Get(ctx context.Context, ks *kv.Keyspace, key []byte) (kv.Pair, error) {
@@ -314,7 +314,7 @@ func (s *txnSession) getForUpdate(ctx context.Context, args []string) error {
 	return err
 }
 
-// printKey prints what get reads.
+// printKey prints the result of get.
 func (s *txnSession) printKey(ctx context.Context, args []string,
 	get func(context.Context, *kv.Keyspace, []byte) (kv.Pair, error)) error {
 	key, err := s.DecodeKey(args[1])
@@ -328,7 +328,7 @@ func (s *txnSession) printKey(ctx context.Context, args []string,
 	if err := s.printPairs(args[0], []kv.Pair{pair}, nil); err != nil || s.format != output.Raw {
 		return err
 	}
-	_, err = fmt.Fprintln(s.out) // printPairs leaves a value as it is, for files
+	_, err = fmt.Fprintln(s.out) // printPairs adds no newline after a value, for files
 	return err
 }
 
@@ -398,7 +398,7 @@ func (s *txnSession) delete(ctx context.Context, args []string) error {
 	return s.printDeleted(count)
 }
 
-// prefix is the span of a scan or count.
+// prefix returns the span of a scan or count.
 func (s *txnSession) prefix(args []string) ([]kv.SpanOption, error) {
 	if len(args) < 2 {
 		return nil, nil

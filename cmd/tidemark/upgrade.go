@@ -169,7 +169,7 @@ func (a *app) printUpgrade(u admin.Upgrade) error {
 	return a.print(upgradeText(u))
 }
 
-// upgradeText is the state of the cluster in sentences.
+// upgradeText describes the state of the cluster in sentences.
 func upgradeText(u admin.Upgrade) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "the cluster is at level %d (%s)", u.Level, u.Release)

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// numbered is a partition or a node, as explanations name them.
+// numbered matches a partition or a node in the form of explanations.
 var numbered = regexp.MustCompile(`^([pn]?)([0-9]+)$`)
 
 func (a *app) whyCommand() *cobra.Command {
@@ -60,7 +60,7 @@ problem.`,
 	return a.client(a.printing(cmd))
 }
 
-// explain asks for what the argument names.
+// explain asks for the explanation of the object that the argument names.
 func explain(ctx context.Context, client *kv.Client,
 	text, keyspace string) (admin.Explanation, error) {
 	found := numbered.FindStringSubmatch(text)

@@ -50,11 +50,25 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 					!strings.Contains(err.Error(), "permission denied") {
 				t.Errorf("server %d: a keyspace is dropped by %s: %v", i, name, err)
 			}
+			if x, err := admin.New(c).Examine(ctx, at[0], nil); err == nil ||
+				!strings.Contains(err.Error(), "user name is empty") &&
+					!strings.Contains(err.Error(), "permission denied") {
+				t.Errorf("server %d: a server is examined by %s: %v, %v", i, name, x, err)
+			}
+			if x, err := admin.New(c).Collect(ctx, at[3], admin.ItemLog, 0); err == nil {
+				t.Errorf("server %d: %s is given a log: %s", i, name, x)
+			}
 			if _, err := admin.New(c).Keyspaces(ctx); err != nil {
 				t.Errorf("server %d: keyspaces are not shown to %s: %v", i, name, err)
 			}
 		}
 		root := openAt(t, endpoint, asRoot)
+		for _, server := range at {
+			if x, err := admin.New(root).Examine(ctx, server, at); err != nil || x.Address != server ||
+				len(x.Links) != len(at)-1 {
+				t.Errorf("server %d: %s is examined by root: %v, %v", i, server, x, err)
+			}
+		}
 		if _, err := root.CreateKeyspace(ctx, "k", kv.Hash(1), kv.Replicas(1)); err != nil {
 			t.Errorf("server %d: create by root: %v", i, err)
 		}

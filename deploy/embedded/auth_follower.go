@@ -14,19 +14,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Users guard the data of keyspaces once authentication is enabled. Each server keeps with its
-// identity whether it has to follow users and roles, tells the core's leader so with heartbeats and
-// announcements, and learns from the answers. From that on it takes no process for a server that
-// does not prove it, but for processes on its own machine, if it listens on that alone.
+// While authentication is enabled, users and roles protect the data of keyspaces. Each server
+// stores beside its identity whether it must follow users and roles. It reports that to the core's
+// leader with heartbeats and announcements, and learns of changes from the answers. While it must
+// follow them, it accepts another process as a server only if the process proves to be one. The
+// exception is a server that listens only on its own machine: it accepts processes of that machine
+// without a proof.
 
-// authFollower is the part of a server that follows users and roles, and says which callers have
+// authFollower is the part of a server that follows users and roles, and decides which callers have
 // proved to be servers. Safe for concurrent use.
 type authFollower struct {
 	*authcache.Cache
 	peers *authn.PeerPolicy
-	// local says that only processes on this machine, or of a test, reach the server.
+	// local is set if only processes on this machine, or of a test, can reach the server.
 	local bool
-	// given, if not nil, judges clients instead of Guard.
+	// given, if not nil, checks the rights of clients instead of the Cache.
 	given access.Guard
 	// wake makes the node send a heartbeat. The core waits for the heartbeat that reports a change of
 	// the mark.
@@ -42,8 +44,8 @@ func openAuthFollower(c *ServerConfig, directory *datadir.Directory, core *corec
 	mark := authcache.Flag{Version: id.GuardVersion, On: id.Guards}
 	if mark.On && !a.peers.Provable() && !a.local {
 		return nil, fmt.Errorf("authentication is enabled in the cluster of %s, so servers have to "+
-			"prove that they are some, and none could prove it to this one at %s (with --insecure as well): "+
-			"start it with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
+			"prove that they are servers, and no server can prove it to this one at %s, not even with "+
+			"--insecure: start it with what the other servers have, --secret-file, or --tls-ca or --tls-peer-ca",
 			c.Dir, c.Listen)
 	}
 	a.Cache, err = authcache.New(authcache.Config{Source: core, Mark: mark, Save: directory.SetGuards,
@@ -56,7 +58,7 @@ func openAuthFollower(c *ServerConfig, directory *datadir.Directory, core *corec
 	return a, nil
 }
 
-// judge is what clients of keyspaces are judged by.
+// judge returns the guard that checks the rights of clients of keyspaces.
 func (a *authFollower) judge() access.Guard {
 	if a.given != nil {
 		return a.given
@@ -64,21 +66,21 @@ func (a *authFollower) judge() access.Guard {
 	return a.Cache
 }
 
-// changed is called when the core says whether the server has to follow users and roles.
+// changed is called when the core changes whether the server must follow users and roles.
 func (a *authFollower) changed(m authcache.Flag) {
 	a.closeDoor(m.On)
 	a.wake()
 }
 
-// closeDoor has the server take no process for a server that does not prove it, or ends that.
-// Processes of this machine, if only they reach it, need not prove what they cannot.
+// closeDoor turns the requirement that servers prove to be servers on or off. It is not turned on
+// if only processes of this machine can reach the server and there is nothing to prove it with.
 func (a *authFollower) closeDoor(closed bool) {
 	if a.peers.Provable() || !a.local {
 		a.peers.Close(closed)
 	}
 }
 
-// provesServer says why a caller has not proved to be a server; nil if it has, or need not.
+// provesServer returns an error if a caller has not proved to be a server, and has to.
 func (a *authFollower) provesServer(ctx context.Context) error {
 	if !a.peers.Provable() && a.local {
 		return nil
@@ -86,15 +88,15 @@ func (a *authFollower) provesServer(ctx context.Context) error {
 	return a.peers.Proved(ctx)
 }
 
-// report is what this server tells the core's leader of itself.
+// report returns what this server reports about itself to the core's leader.
 func (a *authFollower) report() *clusterpb.GuardReport {
 	r := a.Report()
 	r.Closes = !a.peers.Open || a.peers.Provable() || a.local
 	return r
 }
 
-// reporting is the core as a data node sees it. It adds what the server says of itself to each
-// heartbeat.
+// reporting is the core from the point of view of a data node. It adds the server's report about
+// itself to each heartbeat.
 type reporting struct {
 	*coreclient.Client
 	auth  *authFollower

@@ -14,16 +14,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// Clients of etcd expect its JSON gateway, its health and its version where they expect gRPC. A
-// connection on the servers' port that begins as one of HTTP/1 does is handed to an HTTP server,
-// with its place among those of its host and its pace; with TLS it is one that has agreed on
-// http/1.1, after the same handshake, with the same certificates, as all others. Etcd's metrics are
-// there too; the server's own, and debug pages, are on the HTTP address only.
+// Clients of etcd expect its JSON gateway, its health page and its version page on the gRPC port. A
+// connection on the servers' port that begins with HTTP/1 is handed to an HTTP server. It counts as
+// a connection of its host, with the same limits. With TLS, such a connection has negotiated
+// http/1.1, with the same handshake and certificates as all others. Etcd's metrics are served there
+// too. The server's own metrics, and debug pages, are on the HTTP address only.
 
 const (
-	// gatewayGranted is how many bytes of requests of the gateway each host may have a server hold.
+	// gatewayGranted is the number of bytes of gateway requests that a server always grants to each
+	// host.
 	gatewayGranted = 8 << 20
-	// httpIdleTimeout is how long a connection of HTTP is kept on which nothing is asked.
+	// httpIdleTimeout is the time for which an HTTP connection without a request stays open.
 	httpIdleTimeout = 3 * time.Minute
 )
 
@@ -42,9 +43,10 @@ func (a *etcdAPI) newGateway() (*web.Counted, error) {
 			}
 			return etcdapi.Version, "not_decided", "unknown"
 		},
-		// Bytes are a third larger in base64.
+		// Bytes are a third longer in base64.
 		MaxRequestBytes: (bytes+etcdapi.RequestOverheadBytes)/3*4 + 4<<10,
 		Outgoing:        limit.Leaves,
+		Spans:           a.Spans,
 		Room:            quota.NewBytes(a.memory.Gateway, gatewayGranted),
 		Party: func(r *http.Request, from net.Addr) string {
 			return authn.Principal(r.TLS, from)
@@ -53,14 +55,14 @@ func (a *etcdAPI) newGateway() (*web.Counted, error) {
 	return &web.Counted{Handler: handler}, err
 }
 
-// servePaths has the gateway serve its paths.
+// servePaths registers the paths of the gateway.
 func servePaths(mux *http.ServeMux, etcd http.Handler) {
 	for _, path := range []string{"/health", "/version", "/v3/"} {
 		mux.Handle(path, etcd)
 	}
 }
 
-// clientPages are what is served of HTTP on the port of everything else.
+// clientPages returns the handler of the HTTP pages on the server's main port.
 func clientPages(etcd http.Handler, ready func() (bool, string), checks *etcdChecks,
 	metrics http.Handler, logger *slog.Logger) *http.Server {
 	mux := http.NewServeMux()

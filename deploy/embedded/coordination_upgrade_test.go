@@ -47,6 +47,7 @@ func (u *upgraded) start(i int, older bool) {
 	config.Dial, config.Roles = u.network.Dialer(fmt.Sprintf("core%d", i)), []string{RoleCore}
 	config.Core, config.withoutCoordination = nil, older
 	config.olderCommands = u.olderCommands
+	config.levels = &afterThose
 	if u.logger != nil {
 		config.Logger = u.logger
 	}

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// announceEvery is how often a server tells the core of itself, greetEvery how often members that
-	// know of no leader say hello to one another.
+	// announceEvery is the interval at which a server announces itself to the core. greetEvery is the
+	// interval at which members that know no leader send each other a hello.
 	announceEvery = 2 * time.Second
 	greetEvery    = time.Second
-	// announceTimeout bounds one announcement, helloTimeout a hello.
+	// announceTimeout limits one announcement. helloTimeout limits one hello.
 	announceTimeout = 5 * time.Second
 	helloTimeout    = 2 * time.Second
 )
 
-// openBootstrap opens what the directory has of its membership.
+// openBootstrap opens the directory's record of its membership.
 func (c *coreMember) openBootstrap() (err error) {
 	if err := datadir.MakeDir(c.config.FS, c.directory.Sub("core")); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *coreMember) openBootstrap() (err error) {
 	id := c.directory.Identity()
 	c.bootstrap, err = bootstrap.Open(bootstrap.Config{
 		Disk: c.bootstrapDisk(), Self: c.config.Advertise, Core: c.config.Core,
-		// A directory that belongs to a cluster does not form another one.
+		// A directory that belongs to a cluster cannot form another one.
 		Server: uint64(id.Server), Late: id.Cluster != 0,
 		Coordination: !c.config.withoutCoordination,
 		Peers:        bootstrap.GRPCPeers{Conn: c.dialer.Conn}, Heard: c.members.Hear,
@@ -45,17 +45,17 @@ func (c *coreMember) openBootstrap() (err error) {
 	return err
 }
 
-// sayVersion adds what this version knows to what this server says of itself.
+// sayVersion adds what this version supports to the server's report about itself.
 func (c *coreMember) sayVersion(h *clusterpb.BootstrapHello) {
 	h.Levels = c.level.Report()
 	if c.config.olderCommands {
 		return
 	}
-	c.server().Membership().SayVersion(h)
+	c.server().Membership().Versions().Say(h)
 }
 
-// run forms the core, or waits until the server is added to it; then runs the member, and stops it
-// when it is removed.
+// run forms the core, or waits until the server is added to it. Then it runs the member, and stops
+// it when it is removed.
 func (c *coreMember) run(ctx context.Context) error {
 	again := c.bootstrap.Membership() != nil
 	m, err := c.bootstrap.Run(ctx)
@@ -77,7 +77,7 @@ func (c *coreMember) run(ctx context.Context) error {
 	}
 	p, err := c.open(m)
 	if errors.Is(err, group.ErrImplausible) {
-		// To start again would not change it, and the server may hold a node that serves.
+		// A restart would not help, and the server may have a node that serves. So the server continues.
 		c.config.Logger.Error("THE CONSISTENT CORE'S MEMBER DOES NOT OPEN and is left alone",
 			"error", err)
 		c.broken.Store(&err)
@@ -96,15 +96,15 @@ func (c *coreMember) run(ctx context.Context) error {
 	return c.beMember(ctx, p)
 }
 
-// mayMove sees to it that a member whose address is new is not at the old one as well: a directory
-// that was copied must not vote twice.
+// mayMove checks that a member with a new address does not also run at its old address: a copied
+// directory must not vote twice.
 func (c *coreMember) mayMove(ctx context.Context) error {
 	old := c.bootstrap.Moved()
 	if old == "" {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, helloTimeout)
-	h, err := c.helloTo(limited, old)
+	h, err := otherServers{c}.Hello(limited, old)
 	cancel()
 	if err == nil && h.Server == c.bootstrap.Server() && h.Address == old {
 		return fmt.Errorf("%w: the member of the core with this directory runs at %s; a copy of it "+
@@ -115,7 +115,7 @@ func (c *coreMember) mayMove(ctx context.Context) error {
 	return c.bootstrap.Settle()
 }
 
-// announcement is what this server says of itself.
+// announcement returns this server's report about itself.
 func (c *coreMember) announcement() *clusterpb.AnnounceRequest {
 	id := c.directory.Identity()
 	return &clusterpb.AnnounceRequest{Cluster: uint64(id.Cluster), Server: uint64(id.Server),
@@ -123,8 +123,8 @@ func (c *coreMember) announcement() *clusterpb.AnnounceRequest {
 		Levels: c.level.Report()}
 }
 
-// announce announces this server to the leader of the core, and learns from the answer. refused is
-// set if the core refuses the server for good, because its program does not support the level of
+// announce announces this server to the leader of the core, and processes the answer. refused is
+// set if the core refuses the server permanently, because its program does not support the level of
 // the cluster.
 func (c *coreMember) announce(
 	ctx context.Context,
@@ -140,12 +140,13 @@ func (c *coreMember) announce(
 	return r, false, err
 }
 
-// refusedLevel is the error of a server that the core has refused for its program.
+// refusedLevel returns the error of a server whose program the core has refused.
 func refusedLevel(err error) error {
 	return fmt.Errorf("the core refuses this server: %s", wire.Reason(err))
 }
 
-// offer offers this server to the core, until it is added; nil if it was a member and was removed.
+// offer offers this server to the core until it is added. It returns nil if the server was a member
+// and was removed.
 func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 	c.state.Store(offeredToCore)
 	c.config.Logger.Info("offers itself as a member of the core; it becomes one by `tidemark core "+
@@ -181,9 +182,10 @@ func (c *coreMember) offer(ctx context.Context) (*bootstrap.Membership, error) {
 	}
 }
 
-// beMember tells the core where its member here is, and learns when it is none any more.
+// beMember reports this member's address to the core, and returns when the server is no longer a
+// member.
 func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
-	// said is what was announced last, and announced is when.
+	// said is the last announcement, and announced is its time.
 	type marks struct {
 		guard  authcache.Flag
 		levels releasemark.Levels
@@ -221,8 +223,8 @@ func (c *coreMember) beMember(ctx context.Context, p *corePart) error {
 	return nil
 }
 
-// leaveCore stops the member of a server that was removed from the core, for good. A data node goes
-// on.
+// leaveCore permanently stops the member of a server that was removed from the core. A data node on
+// the server continues.
 func (c *coreMember) leaveCore(p *corePart) error {
 	if err := c.bootstrap.Leave(); err != nil {
 		return err

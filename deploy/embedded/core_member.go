@@ -20,8 +20,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The states of a server with the role of a core member: it looks for a core, or forms one; offers
-// itself to a core until it is added; is a member; or was a member, and was removed.
+// These are the states of a server with the role of a core member: it looks for a core, or forms
+// one; it offers itself to a core until it is added; it is a member; it was a member, and was
+// removed.
 const (
 	lookingForCore int32 = iota
 	offeredToCore
@@ -30,43 +31,46 @@ const (
 )
 
 // coreMember is a server's membership of the consistent core, from the search for a core until the
-// server ends or is removed. Every server has a coreMember; only a server with the role of a core
+// server stops or is removed. Every server has a coreMember. Only a server with the role of a core
 // member runs it.
 type coreMember struct {
 	*environment
-	// bootstrap is what the directory has of the membership; nil without the role.
+	// bootstrap is the directory's record of the membership. It is nil without the role.
 	bootstrap *bootstrap.Member
-	// members are where the core's members are.
+	// members knows the addresses of the core's members.
 	members coreaddr.Book
-	// wasMember: the directory was that of a member of the core when the server started.
+	// wasMember is set if the directory was that of a member of the core when the server started.
 	wasMember bool
 	// state is one of the states above.
 	state atomic.Int32
-	// part is nil unless the member runs.
+	// part is the running member. It is nil while the member does not run.
 	part atomic.Pointer[corePart]
-	// broken is why the member does not open and is left alone, and coordinationBroken why its part
-	// of the coordination store is; nil if they are not.
+	// broken is the error because of which the member does not open and is left alone.
+	// coordinationBroken is the same for the member's part of the coordination store. They are nil
+	// without an error.
 	broken, coordinationBroken atomic.Pointer[error]
 
 	// etcd serves the etcd API from the coordination store.
 	etcd etcdServer
-	// backups is the server's part in backups, also as a data node.
+	// backups is the server's part in backups. A data node has one too.
 	backups *backup.Part
-	// notReady lists why the server is not ready, and diskSlow says that the data node's disk is slow.
+	// notReady lists the reasons why the server is not ready. diskSlow reports whether the data node's
+	// disk is slow.
 	notReady func() []string
 	diskSlow func() bool
 }
 
 // etcdServer serves the etcd API.
 type etcdServer interface {
-	// serve answers from a member's part of the coordination store, whose group is g.
+	// serve serves the etcd API from a member's part of the coordination store. g is the group of the
+	// store.
 	serve(p *corePart, g *host.Group) error
-	// End has other members answer.
+	// End makes other members answer from now on.
 	End()
 }
 
-// chooseRoles adds the role of a core member to a server that was given no roles and whose
-// directory is one.
+// chooseRoles adds the role of a core member to a server without given roles whose directory is
+// that of a core member.
 func (c *coreMember) chooseRoles() error {
 	state, err := c.bootstrapDisk().Load()
 	if err != nil {
@@ -84,13 +88,13 @@ func (c *coreMember) bootstrapDisk() bootstrap.FileDisk {
 	return bootstrap.FileDisk{FS: c.config.FS, Dir: c.directory.Sub("core")}
 }
 
-// seeds are the addresses at which the core is looked for.
+// seeds returns the addresses at which the core is searched.
 func (c *coreMember) seeds() []string {
 	list := slices.Clone(c.config.Core)
 	id := c.directory.Identity()
 	known := id.Members()
 	if c.wasMember && c.config.has(RoleCore) {
-		known = append(known, c.config.Advertise) // it may have moved, and be the only one
+		known = append(known, c.config.Advertise) // this member may have moved, and may be the only one
 	}
 	for _, address := range known {
 		if !slices.Contains(list, address) {
@@ -100,17 +104,17 @@ func (c *coreMember) seeds() []string {
 	return list
 }
 
-// learnedMembers keeps on disk which members the core has.
+// learnedMembers stores the members of the core on disk.
 func (c *coreMember) learnedMembers() {
 	if err := c.directory.KnowsMembers(c.core.Core()); err != nil {
 		c.config.Logger.Warn("the addresses of the core's members could not be kept", "error", err)
 	}
 }
 
-// belongs says that the directory is a member of the core.
+// belongs reports whether the directory is that of a member of the core.
 func (c *coreMember) belongs() bool { return c.bootstrap != nil && c.bootstrap.Membership() != nil }
 
-// server returns the member; nil while none runs.
+// server returns the running member, or nil.
 func (c *coreMember) server() *server.Server {
 	if p := c.part.Load(); p != nil {
 		return p.server
@@ -118,7 +122,7 @@ func (c *coreMember) server() *server.Server {
 	return nil
 }
 
-// coordination returns this member's part of the coordination store; nil if it is not open.
+// coordination returns this member's part of the coordination store, or nil if it is not open.
 func (c *coreMember) coordination() *store.Store {
 	if p := c.part.Load(); p != nil {
 		return p.coordination.Store()
@@ -126,7 +130,7 @@ func (c *coreMember) coordination() *store.Store {
 	return nil
 }
 
-// etcdServices returns the services of the etcd API of this member; nil while there are none.
+// etcdServices returns this member's services of the etcd API, or nil if there are none.
 func (c *coreMember) etcdServices() *etcdapi.Services {
 	if p := c.part.Load(); p != nil {
 		return p.coordination.services.Load()
@@ -134,7 +138,7 @@ func (c *coreMember) etcdServices() *etcdapi.Services {
 	return nil
 }
 
-// group returns a group of this member; nil if it is not open.
+// group returns a Raft group of this member, or nil if it is not open.
 func (c *coreMember) group(id keys.PartitionID) *host.Group {
 	if p := c.part.Load(); p != nil {
 		return p.host.Group(id)
@@ -142,7 +146,7 @@ func (c *coreMember) group(id keys.PartitionID) *host.Group {
 	return nil
 }
 
-// judges is clusterauth.Judge.Member.
+// judges is the function for clusterauth.Judge.Member.
 func (c *coreMember) judges() (*server.Server, *etcdapi.Services, error) {
 	p := c.part.Load()
 	if p == nil {
@@ -163,9 +167,9 @@ func (c *coreMember) judges() (*server.Server, *etcdapi.Services, error) {
 	return p.server, nil, nil
 }
 
-// coordinationFailed leaves this member's part of the coordination store alone, until the server
-// starts again. The core's own group, and a data node, go on: whatever clients have brought into
-// the coordination store, the metadata does not depend on it.
+// coordinationFailed stops this member's part of the coordination store until the server starts
+// again. The core's own group, and a data node, continue: the metadata does not depend on the data
+// that clients store in the coordination store.
 func (c *coreMember) coordinationFailed(err error) {
 	c.coordinationBroken.CompareAndSwap(nil, &err)
 	c.etcd.End()
@@ -173,8 +177,8 @@ func (c *coreMember) coordinationFailed(err error) {
 		"the core goes on", "error", err)
 }
 
-// coordinationErr returns why this server's part of the coordination store failed; nil if it has
-// not.
+// coordinationErr returns the error with which this server's part of the coordination store failed,
+// or nil.
 func (c *coreMember) coordinationErr() error {
 	if p := c.coordinationBroken.Load(); p != nil {
 		return *p
@@ -182,7 +186,7 @@ func (c *coreMember) coordinationErr() error {
 	return nil
 }
 
-// addresses lists the addresses of the core's members that this server knows.
+// addresses lists the known addresses of the core's members.
 func (c *coreMember) addresses() []string {
 	return distinct(slices.Concat(c.members.All(), c.core.Core()))
 }
@@ -192,7 +196,7 @@ func distinct(list []string) []string {
 	return slices.Compact(list)
 }
 
-// backupMember is this member as backups are made by it.
+// backupMember returns this member in the form that package backup needs.
 func (c *coreMember) backupMember(p *corePart) backup.Member {
 	m := backup.Member{Server: c.server, Coordination: p.coordination.Store,
 		Services: p.coordination.services.Load, None: c.config.withoutCoordination}

@@ -1,11 +1,14 @@
 package embedded
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/coredisk"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/server"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
@@ -15,7 +18,7 @@ import (
 
 // corePart is a running member of the consistent core.
 type corePart struct {
-	// self is the member's id, and registerer takes its metrics.
+	// self is the member's replica id. registerer receives the member's metrics.
 	self       keys.ReplicaID
 	registerer prometheus.Registerer
 	databases  *datadir.Databases
@@ -28,7 +31,7 @@ type corePart struct {
 	disk         coredisk.Watch
 }
 
-// open opens a member of a group, and makes its log if there is none.
+// open opens a member of a group. It creates the member's log if there is none.
 func (p *corePart) open(c host.GroupConfig, s *store.Store) (*host.Group, error) {
 	_, known, err := p.host.Log().Identity(c.Identity.Group)
 	if err != nil {
@@ -45,12 +48,12 @@ func (p *corePart) open(c host.GroupConfig, s *store.Store) (*host.Group, error)
 	return p.host.Open(c)
 }
 
-// ofStore tells the metrics of the core's two stores apart.
+// ofStore adds a label that distinguishes the metrics of the core's two stores.
 func ofStore(r prometheus.Registerer, name string) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"store": name}, r)
 }
 
-// close stops what was started; nothing must call it any more.
+// close stops everything that was started. Nothing may use the part any more.
 func (p *corePart) close() error {
 	p.disk.Close()
 	p.coordination.endWait()
@@ -71,4 +74,29 @@ func (p *corePart) close() error {
 		return p.databases.Close()
 	}
 	return nil
+}
+
+// ownHealth implements membership.OwnHealth.
+type ownHealth struct {
+	c *coreMember
+	p *corePart
+}
+
+// NotReady implements membership.OwnHealth.
+func (o ownHealth) NotReady() []string { return o.c.notReady() }
+
+// CoordinationErr implements membership.OwnHealth.
+func (o ownHealth) CoordinationErr() error { return o.c.coordinationErr() }
+
+// Disk implements membership.OwnHealth.
+func (o ownHealth) Disk() membership.DiskState { return o.p.disk.State() }
+
+// Delays implements membership.OwnHealth.
+func (o ownHealth) Delays() membership.Delays {
+	d := membership.Delays{ProcessorWait: o.p.host.ProcessorWait(),
+		RoundTrips: map[uint64]time.Duration{}}
+	for _, t := range o.p.host.RoundTrips() {
+		d.RoundTrips[t.Host] = t.Took
+	}
+	return d
 }

@@ -13,8 +13,8 @@ import (
 var errNoMember = status.Error(codes.Unavailable, "this server is not a member of the core at "+
 	"present: it is starting, or was removed, or offers itself")
 
-// coreService is the service Core. A server answers at once, and has no member of the core until
-// that is formed or has taken the server in.
+// coreService implements the service Core. A server answers as soon as it starts. It has no member
+// of the core until the core is formed or the server is added.
 type coreService struct {
 	clusterpb.UnimplementedCoreServer
 	member *coreMember
@@ -45,14 +45,14 @@ func (c *coreService) Announce(ctx context.Context,
 	return nil, errNoMember
 }
 
-// Inform is answered by any server.
+// Inform implements the service. Any server answers.
 func (c *coreService) Inform(_ context.Context,
 	m *clusterpb.CoreMembers) (*clusterpb.InformResponse, error) {
 	c.member.core.Learn(m)
 	return &clusterpb.InformResponse{}, nil
 }
 
-// Wake has the node send a heartbeat soon, if the request names it. Any server answers.
+// Wake makes the node send a heartbeat soon, if the request names this node. Any server answers.
 func (c *coreService) Wake(_ context.Context,
 	r *clusterpb.WakeRequest) (*clusterpb.WakeResponse, error) {
 	if n := c.node.node(); n != nil && r.GetCluster() == c.member.cluster.Load() &&

@@ -48,7 +48,7 @@ func (c *coreMember) open(m *bootstrap.Membership) (*corePart, error) {
 func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	identity := raftlog.Identity{Group: keys.CorePartition, Replica: p.self}
 	// INVARIANT: only the members with which the core was founded know voters before they have a
-	// state. Another one that did, and had nothing, would vote.
+	// state. Any other member without a state would vote if it knew voters.
 	var founding *storepb.Members
 	if m.Founding != nil {
 		founding = membership.StoredMembers(m.Founding)
@@ -77,14 +77,14 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	p.host, err = host.New(host.Config{
 		Self: uint64(p.self), Log: p.databases.Log, Clock: c.config.clock(), BelievesClock: true,
 		Tick: c.config.Tick, ElectionTicks: c.config.ElectionTicks,
-		// Each of the two groups can have an apply worker of its own.
+		// Each of the two groups can use an apply worker of its own.
 		SleepAfter: -1, Shards: 1, ApplyWorkers: 2, Logger: c.config.Logger, Registerer: p.registerer,
 		MaxPendingLogBytes: c.memory.CoreRaftPending, MaxInboxBytes: c.memory.CoreRaftInbox,
 		Random:    c.config.Random,
 		Monotonic: c.config.Monotonic,
 		OnFailed: func(id keys.PartitionID, err error) {
 			switch {
-			case c.ctx.Err() != nil: // on a full disk it ends like this when the server is closed
+			case c.ctx.Err() != nil: // on a full disk, the server was closed while it waited
 			case id == keys.CoordinationPartition:
 				c.coordinationFailed(err)
 			default:
@@ -113,11 +113,9 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	g.Wake()
 	p.server, err = server.New(server.Config{
 		Store: p.store, Cluster: m.Cluster, Members: m.Known, Levels: *c.config.levels,
-		Membership: membership.Config{Group: g, Hello: c.helloTo, Self: c.versionKnown(),
-			Coordination: !c.config.withoutCoordination, Inform: c.informOf, Check: c.checkMember,
-			Own: membership.OwnHealth{NotReady: c.notReady, CoordinationErr: c.coordinationErr,
-				Disk: p.disk.State},
-			Silent: p.host.Peers().Down, Averse: p.host.Peers().LeaderAverse},
+		Membership: membership.Config{Group: g, Self: c.versionKnown(),
+			Coordination: !c.config.withoutCoordination, Servers: otherServers{c},
+			Peers: p.host.Peers(), Own: ownHealth{c, p}},
 		Backups: c.backups.Maker(c.backupMember(p)),
 		Wake:    c.wakeNode, Proves: c.auth.provesServer,
 		Planner: c.config.Planner, MaxClockAhead: c.config.clock().MaxAhead(),
@@ -131,8 +129,8 @@ func (c *coreMember) start(p *corePart, m *bootstrap.Membership) (err error) {
 	return nil
 }
 
-// startCoordination opens the coordination store of a member of the core, or has it opened when it
-// is founded.
+// startCoordination opens the coordination store of a member of the core. If the store is not
+// founded yet, it is opened when it is founded.
 func (c *coreMember) startCoordination(p *corePart) error {
 	if c.config.withoutCoordination {
 		return nil
@@ -171,13 +169,13 @@ func (c *coreMember) startCoordination(p *corePart) error {
 
 // openCoordination opens the coordination store, which was founded with these members.
 //
-// INVARIANT: a member that has a log of the coordination store has the record of its founding,
-// durably: that is flushed before the log is made. So no state, however old after a crash, makes
-// it open as anything else than before, and it opens as soon as the server starts.
+// INVARIANT: a member that has a log of the coordination store also has the record of the founding,
+// durably: the record is flushed before the log is created. So the member opens in the same role as
+// before, however old its state is after a crash, and it opens as soon as the server starts.
 func (c *coreMember) openCoordination(p *corePart, founding *storepb.Members) error {
 	identity := raftlog.Identity{Group: keys.CoordinationPartition, Replica: p.self}
-	// INVARIANT: only founders know voters before they have a state. Another one that did, and had
-	// nothing, would vote. See server.CoordinationFounding.
+	// INVARIANT: only founders know voters before they have a state. Any other member without a state
+	// would vote if it knew voters. See membership.CoordinationFounding.
 	if slices.ContainsFunc(founding.Members, func(m *storepb.Member) bool {
 		return m.Replica == uint64(p.self)
 	}) {
@@ -219,7 +217,7 @@ func (c *coreMember) openCoordination(p *corePart, founding *storepb.Members) er
 	return c.etcd.serve(p, g)
 }
 
-// versionKnown is the id of this server as one whose version need not be asked for.
+// versionKnown returns the id of this server if its version need not be asked for.
 func (c *coreMember) versionKnown() uint64 {
 	if c.config.olderCommands {
 		return 0
@@ -227,30 +225,33 @@ func (c *coreMember) versionKnown() uint64 {
 	return uint64(c.directory.Identity().Server)
 }
 
-// helloTo asks the server at an address which one it is.
-func (c *coreMember) helloTo(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
-	return bootstrap.GRPCPeers{Conn: c.dialer.Conn}.Hello(ctx, address, &clusterpb.BootstrapHello{})
+// otherServers implements membership.Servers with the connections of a member.
+type otherServers struct{ c *coreMember }
+
+// Hello implements membership.Servers.
+func (o otherServers) Hello(ctx context.Context,
+	address string) (*clusterpb.BootstrapHello, error) {
+	peers := bootstrap.GRPCPeers{Conn: o.c.dialer.Conn}
+	return peers.Hello(ctx, address, &clusterpb.BootstrapHello{})
 }
 
-// informOf tells the server at an address which members the core has.
-func (c *coreMember) informOf(ctx context.Context, address string, m *clusterpb.CoreMembers) error {
-	conn, err := c.dialer.Conn(address)
+// Inform implements membership.Servers.
+func (o otherServers) Inform(ctx context.Context, address string, m *clusterpb.CoreMembers) error {
+	conn, err := o.c.dialer.Conn(address)
 	if err == nil {
 		_, err = clusterpb.NewCoreClient(conn).Inform(ctx, m)
 	}
 	return err
 }
 
-// checkMember asks the member of the core at an address how it is.
-func (c *coreMember) checkMember(
-	ctx context.Context, address string,
-) (*clusterpb.MemberHealth, error) {
-	conn, err := c.dialer.Conn(address)
+// Check implements membership.Servers.
+func (o otherServers) Check(ctx context.Context, address string) (*clusterpb.MemberHealth, error) {
+	conn, err := o.c.dialer.Conn(address)
 	if err != nil {
 		return nil, err
 	}
 	return clusterpb.NewCoreClient(conn).Check(ctx,
-		&clusterpb.CheckRequest{Cluster: c.cluster.Load()})
+		&clusterpb.CheckRequest{Cluster: o.c.cluster.Load()})
 }
 
 // wakeNode tells the node at an address that there are orders for it.

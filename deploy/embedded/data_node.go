@@ -13,9 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
 	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/range/clockhealth"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/timer"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -27,40 +29,43 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// realmData is the realm of the data nodes' Raft hosts, realmCore that of the core's members.
+// realmData is the realm of the data nodes' Raft hosts. realmCore is the realm of the core members'
+// hosts.
 const (
 	realmData = "data"
 	realmCore = "core"
 )
 
-// nodePart is a server's data node.
+// nodePart is a running data node.
 type nodePart struct {
 	databases *datadir.Databases
 	cache     *pebble.Cache
 	node      *node.Node
 	pusher    *txn.PushSender
 	transport *peer.Transport
-	// alarms are nil if timers come from outside.
+	// alarms are the timers of this node. They are nil if timers come from the configuration.
 	alarms *timer.Timers
 }
 
-// dataNode is a server's life as a data node: it joins the cluster, and serves until the server
-// ends.
+// dataNode is a server's role as a data node: it joins the cluster, and serves until the server
+// stops.
 type dataNode struct {
 	*environment
-	// clients are the connections of clients that send batches of requests.
+	// clients has the connections of clients that send batches of requests.
 	clients *rpc.BatchServer
-	member  *coreMember
-	// part is nil until the node runs.
+	// latencies returns how long requests of clients have taken.
+	latencies func() loadmeter.Latencies
+	member    *coreMember
+	// part is the running node. It is nil while the node does not run.
 	part atomic.Pointer[nodePart]
 	// id is the node's id, 0 until it is known.
 	id atomic.Uint64
-	// decommissioned is set when the core has let the node go. The server goes on as a member of the
-	// core.
+	// decommissioned is set when the core has decommissioned the node. The server continues as a
+	// member of the core.
 	decommissioned atomic.Bool
 }
 
-// node returns the node; nil until it runs.
+// node returns the node. It is nil until the node runs.
 func (d *dataNode) node() *node.Node {
 	if p := d.part.Load(); p != nil {
 		return p.node
@@ -68,7 +73,8 @@ func (d *dataNode) node() *node.Node {
 	return nil
 }
 
-// wall is what the node's clock shows, in nanoseconds since 1970; 0 while it is not trusted.
+// wall returns the reading of the node's clock, in nanoseconds since 1970. It returns 0 while the
+// clock is not trusted.
 func (d *dataNode) wall() uint64 {
 	n := d.node()
 	if n == nil {
@@ -82,31 +88,37 @@ func (d *dataNode) wall() uint64 {
 	return uint64(max(0, wall))
 }
 
-// wake has the node send a heartbeat soon, if it runs.
+// wake makes the node send a heartbeat soon, if the node runs.
 func (d *dataNode) wake() {
 	if n := d.node(); n != nil {
 		n.Wake()
 	}
 }
 
-// diskSlow says that the node's disk is slow.
+// diskSlow reports whether the node's disk is slow.
 func (d *dataNode) diskSlow() bool {
 	n := d.node()
-	return n != nil && n.DiskSlow()
+	if n == nil {
+		return false
+	}
+	slow, _ := n.Host().DiskSlow()
+	return slow
 }
 
-// known says whether this directory is a data node's that was registered at this very address.
+// known reports whether this directory is that of a data node which was registered at the present
+// address.
 func (d *dataNode) known() bool {
 	id := d.directory.Identity()
 	return id.Node != 0 && id.Address == d.config.Advertise
 }
 
-// start joins the cluster if this directory has not, and starts the data node. A node that has
-// joined starts from its disk: it serves whether the core can be reached or not. One whose address
-// is new asks the core first, which lets no server take the place of a node that lives: two
-// processes with one node's directory would vote with one voice twice.
+// start joins the cluster if this directory has not joined yet, and starts the data node. A node
+// that has joined starts from its disk, and serves even if the core cannot be reached. If its
+// address is new, it asks the core first. The core does not let a server take the place of a node
+// that is alive: two processes with the directory of one node would both vote as that node.
 func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
-	// The databases come before the id: a directory with an id and without its log has lost it.
+	// The databases are created before the id is stored. So if a directory has an id but no log, the
+	// log was lost.
 	id, known := d.directory.Identity().Node, d.known()
 	if !known {
 		r, err := d.register(ctx)
@@ -148,6 +160,10 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 		p.alarms = timer.New()
 		after = p.alarms.AfterFunc
 	}
+	queue := d.config.Admission
+	if queue.Short == nil && d.config.AfterFunc == nil {
+		queue.Short = (&admission.Processors{Wait: processorWait}).Short
+	}
 	p.node, err = node.New(node.Config{
 		ID: keys.NodeID(id), Cluster: cluster, Server: uint64(self.Server),
 		Log: p.databases.Log, State: p.databases.State, Clock: d.clock,
@@ -155,8 +171,10 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 		Pusher:   p.pusher, Resolver: p.pusher,
 		Logger: d.config.Logger, Registerer: registerer, Random: d.config.Random,
 		Monotonic: d.config.Monotonic, AfterFunc: after, Gone: d.clients.Gone,
-		ClientAddress: d.clients.ClientAddress,
-		Tick:          d.config.Tick, ElectionTicks: d.config.ElectionTicks,
+		ClientIdentity: d.clients.ClientIdentity, SlowThreshold: d.config.SlowThreshold,
+		Traces: d.config.Traces, TraceRate: d.config.TraceRate,
+		Admission: queue,
+		Tick:      d.config.Tick, ElectionTicks: d.config.ElectionTicks,
 		SleepAfter:     d.config.SleepAfter,
 		RetainLogBytes: d.config.RetainLogBytes, GCInterval: d.config.GCInterval,
 		MaxPendingLogBytes: d.memory.RaftPending, MaxInboxBytes: d.memory.RaftInbox,
@@ -168,6 +186,7 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 		p.cache.Unref()
 		return nil, d.damaged(datadir.Node, errors.Join(err, p.databases.Close()))
 	}
+	node.HistoryOf(p.node).Measure(d.latencies)
 	p.transport = peer.NewTransport(peer.Config{
 		Realm: realmData, Self: id, Cluster: func() uint64 { return cluster },
 		Resolve: p.node.Resolve, Dialer: d.dialer,
@@ -183,7 +202,11 @@ func (d *dataNode) start(ctx context.Context) (*nodePart, error) {
 	return p, nil
 }
 
-// close stops the node; nothing must call it any more.
+// processorWait is the time that goroutines may wait for a processor before the number of
+// concurrent requests is reduced. It is about the duration of a read.
+const processorWait = time.Millisecond
+
+// close stops the node. Nothing may use it any more.
 func (p *nodePart) close() error {
 	p.pusher.Close()
 	p.transport.Close()
@@ -216,7 +239,7 @@ func (d *dataNode) run(ctx context.Context) error {
 	}
 	_, err = d.register(ctx)
 	if nodes.Decommissioned(err) && d.member.belongs() {
-		// Its node holds nothing that is asked for, and the core may need this member.
+		// The node has no data that is asked for any more, and the core may need this member.
 		d.decommissioned.Store(true)
 		d.config.Logger.Error("THE NODE OF THIS SERVER WAS DECOMMISSIONED; it goes on as a member of "+
 			"the core", "error", err)
@@ -230,7 +253,7 @@ func (d *dataNode) run(ctx context.Context) error {
 	return nil
 }
 
-// openPushes makes the way from this node to the coordinators of transactions.
+// openPushes opens the sender from this node to the coordinators of transactions.
 func (d *dataNode) openPushes() (txn.Sender, error) {
 	sender, err := d.openSender()
 	if err != nil {
@@ -239,8 +262,8 @@ func (d *dataNode) openPushes() (txn.Sender, error) {
 	return sender, nil
 }
 
-// register has the core give this directory a node id, or confirm the one it has. It tries until
-// the context ends or the core refuses for good.
+// register asks the core for a node id for this directory, or for a confirmation of the present id.
+// It retries until the context ends or the core refuses permanently.
 func (d *dataNode) register(ctx context.Context) (*clusterpb.RegisterNodeResponse, error) {
 	self := d.directory.Identity()
 	r, err := d.core.Register(ctx, &clusterpb.RegisterNodeRequest{
@@ -262,22 +285,22 @@ func (d *dataNode) register(ctx context.Context) (*clusterpb.RegisterNodeRespons
 	return r, nil
 }
 
-// requiresAuth finds out whether a request needs any right.
+// requiresAuth determines whether a request needs any right.
 func (d *dataNode) requiresAuth(q *kvpb.Request) (requires, lasting bool, refusal *kvpb.Error) {
 	if n := d.node(); n != nil {
 		return n.RequiresAuth(q)
 	}
-	// It is refused, also if the node is there by the time it is taken.
+	// The request is refused, even if the node exists by the time the request is taken.
 	return false, false, &kvpb.Error{Code: kvpb.ErrorCode_NODE_UNHEALTHY, Message: d.noNode()}
 }
 
-// permissions finds out what rights a request needs.
+// permissions determines which rights a request needs.
 func (d *dataNode) permissions(q *kvpb.Request, needed []access.Permission) ([]access.Permission,
 	*kvpb.Error) {
-	return d.node().Permissions(q, needed) // which is there once it was
+	return d.node().Permissions(q, needed) // once the node exists, it stays
 }
 
-// noNode says why there is no node.
+// noNode returns why there is no node.
 func (d *dataNode) noNode() string {
 	if !d.config.has(RoleNode) {
 		return "this server holds no data: it is a member of the consistent core only"
@@ -285,7 +308,7 @@ func (d *dataNode) noNode() string {
 	return "this server is starting: it has not joined its cluster yet"
 }
 
-// take takes clients' requests.
+// take takes the requests of clients.
 func (d *dataNode) take(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) rpc.Work {
 	if n := d.node(); n != nil {
 		return n.Submit(client, batch, reply)

@@ -6,12 +6,12 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 )
 
-// DebugReplicas is the page /debug/replicas, in JSON: what a server says of its own part in the
-// cluster. It is for tests and for people that look for a fault; its fields may change.
+// DebugReplicas is the page /debug/replicas, in JSON: a server's view of its own part in the
+// cluster. It is for tests and for people that look for a fault. Its fields may change.
 type DebugReplicas struct {
-	// Node is the data node's id, 0 if there is none.
+	// Node is the data node's id, or 0 if there is none.
 	Node uint64 `json:"node"`
-	// LeadsCore says that the server's member leads the consistent core.
+	// LeadsCore is set if the server's member leads the consistent core.
 	LeadsCore bool           `json:"leads_core"`
 	Replicas  []DebugReplica `json:"replicas"`
 }
@@ -25,11 +25,11 @@ type DebugReplica struct {
 	Term      uint64   `json:"term"`
 	Applied   uint64   `json:"applied"`
 	Peers     []uint64 `json:"peers"`
-	// Failed is why the replica does nothing any more; empty if it works.
+	// Failed is the reason why the replica has failed. It is empty if the replica works.
 	Failed string `json:"failed,omitempty"`
-	// Checksum is over all that is replicated of the partition, at the applied index ChecksumAt.
-	// They are there if the page was asked for with ?checksums=true, which reads all data;
-	// ChecksumError says why not.
+	// Checksum is a checksum of all replicated data of the partition, at the applied index ChecksumAt.
+	// They are set if the page was requested with ?checksums=true, which reads all data. ChecksumError
+	// says why there is no checksum.
 	Checksum      uint64 `json:"checksum,omitempty"`
 	ChecksumAt    uint64 `json:"checksum_at,omitempty"`
 	ChecksumError string `json:"checksum_error,omitempty"`
@@ -50,15 +50,15 @@ func (s *Server) debugPages(mux *http.ServeMux) {
 // debugPages adds the same pages, with an array that has the page of each server.
 func (c *Cluster) debugPages(mux *http.ServeMux) {
 	web.DebugPage(mux, "/debug/replicas", func(r *http.Request) any {
-		pages := make([]DebugReplicas, 0, len(c.servers))
-		for _, s := range c.servers {
+		pages := []DebugReplicas{}
+		for _, s := range c.running() {
 			pages = append(pages, s.debugReplicas(r.FormValue("checksums") == "true"))
 		}
 		return pages
 	})
 	web.DebugPage(mux, "/debug/memory", func(*http.Request) any {
-		pages := make([]DebugMemory, 0, len(c.servers))
-		for _, s := range c.servers {
+		pages := []DebugMemory{}
+		for _, s := range c.running() {
 			pages = append(pages, debugMemory(s.memory))
 		}
 		return pages

@@ -14,12 +14,12 @@ const (
 	defaultElectionTicks = 10
 )
 
-// CheckElections says what is wrong with an election timeout that is short beside the maximum clock
-// offset; zero values are the defaults. A new leader's first timestamps lie ahead of its physical
-// clock by that offset, and a read there needs a lease that lasts until the clock has come so far.
-// With shorter leases such reads are refused for as long as the difference, after each election.
-// Nothing is wrong with what is served, and clients repeat those reads; so it is the operator that
-// has to hear of it.
+// CheckElections returns an error if an election timeout is too short compared to the maximum clock
+// offset. Zero values are the defaults. The first timestamps of a new leader are ahead of its
+// physical clock by that offset. A read at such a timestamp needs a lease that lasts until the
+// clock has reached the timestamp. With shorter leases such reads are refused for the difference,
+// after each election. The results that are served are correct, and clients repeat the refused
+// reads. So only the operator would not notice, and is told.
 func CheckElections(tick time.Duration, electionTicks int, maxOffset time.Duration) error {
 	if tick <= 0 {
 		tick = defaultTick

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/memory"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/recentlog"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
@@ -21,8 +22,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
-// environment is what the parts of a server share. All of it but the cluster's id is set before
-// the first part starts.
+// environment has the objects that the parts of a server share. All of them except the cluster's id
+// are set before the first part starts.
 type environment struct {
 	*life
 	config    ServerConfig
@@ -30,9 +31,9 @@ type environment struct {
 	// memory has the sizes of the server's parts.
 	memory *memory.Sizes
 	clock  *hlc.Clock
-	// tls are the files of the certificates; nil for plain text.
+	// tls has the certificate files. It is nil for plain text.
 	tls *authn.TLSFiles
-	// peers says which callers have proved to be servers.
+	// peers decides which callers have proved to be servers.
 	peers  *authn.PeerPolicy
 	dialer *client.Dialer
 	// rpc serves everything on the server's port.
@@ -40,13 +41,15 @@ type environment struct {
 	// core reaches the leader of the core.
 	core *coreclient.Client
 	auth *authFollower
-	// level is the level of formats and messages that the cluster is at.
+	// level is the cluster's level of formats and messages.
 	level *releasemark.Mark
+	// recentLog has the last lines of the log.
+	recentLog *recentlog.Lines
 	// cluster is the id of the cluster, 0 until it is known.
 	cluster atomic.Uint64
 }
 
-// openDatabases opens the stores of a part of the server.
+// openDatabases opens the two databases of a part of the server.
 func (e *environment) openDatabases(part string, sizes datadir.DatabaseSizes, cache *pebble.Cache,
 	registerer prometheus.Registerer) (*datadir.Databases, error) {
 	return e.directory.OpenDatabases(part, datadir.DatabasesConfig{Logger: e.config.Logger,
@@ -54,17 +57,11 @@ func (e *environment) openDatabases(part string, sizes datadir.DatabaseSizes, ca
 		Cache: cache, Registerer: registerer, OnFailure: e.diskFailed, Leaving: e.ctx.Done()})
 }
 
-// openSender makes a client of the server's own cluster, which its caller closes. It has a
-// connection to each node that is apart from Raft's, and follows the partition table of any server
-// that answers, itself first.
+// openSender makes a client of the server's own cluster. The caller closes it. It has its own
+// connection to each node, separate from Raft's. It follows the partition table of any server that
+// answers, this server first.
 func (e *environment) openSender() (*route.Sender, error) {
-	endpoints := []string{e.config.Advertise}
-	for _, address := range e.core.Core() {
-		if address != e.config.Advertise {
-			endpoints = append(endpoints, address)
-		}
-	}
-	config := route.Config{Endpoints: endpoints, Dial: e.config.Dial, Random: e.config.Random,
+	config := route.Config{Endpoints: e.ownEndpoints(), Dial: e.config.Dial, Random: e.config.Random,
 		Logger: e.config.Logger, Server: true, Secret: e.peers.Secret}
 	if e.tls != nil {
 		config.TLSNow = e.tls.Client
@@ -72,26 +69,38 @@ func (e *environment) openSender() (*route.Sender, error) {
 	return route.New(config)
 }
 
-// diskFailed ends the server when a disk returns errors: nothing that it says can be trusted any
-// more.
+// ownEndpoints lists servers of the own cluster that a client can start with: this server, then the
+// members of the core.
+func (e *environment) ownEndpoints() []string {
+	endpoints := []string{e.config.Advertise}
+	for _, address := range e.core.Core() {
+		if address != e.config.Advertise {
+			endpoints = append(endpoints, address)
+		}
+	}
+	return endpoints
+}
+
+// diskFailed stops the server when a disk returns errors, because the data of that disk cannot be
+// trusted any more.
 func (e *environment) diskFailed(err error) {
 	e.failed(fmt.Errorf("the disk of %s failed: %w; replace it, and start again with an empty "+
 		"directory", e.config.Dir, err))
 }
 
-// damaged says what can be done if a part of the server does not open for a damaged file.
+// damaged adds advice to the error of a part that does not open because of a damaged file.
 func (e *environment) damaged(part string, err error) error {
 	return e.directory.Damaged(part, e.config.has(RoleCore), err)
 }
 
-// life is the time of a server from its start until it has failed or was closed. Safe for
+// life is the lifetime of a server, from its start until it has failed or was closed. Safe for
 // concurrent use.
 type life struct {
 	logger *slog.Logger
 	// ctx ends when the server is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// running are the goroutines that end with ctx.
+	// running counts the goroutines that end with ctx.
 	running sync.WaitGroup
 	// stopping is set when Stop begins.
 	stopping atomic.Bool
@@ -107,10 +116,10 @@ func newLife(logger *slog.Logger) *life {
 	return l
 }
 
-// Done is closed when the server has failed or was closed.
+// Done returns a channel that is closed when the server has failed or was closed.
 func (l *life) Done() <-chan struct{} { return l.done }
 
-// Err returns why the server failed; nil while it has not.
+// Err returns the error with which the server failed, or nil.
 func (l *life) Err() error {
 	if p := l.failure.Load(); p != nil {
 		return *p
@@ -118,7 +127,7 @@ func (l *life) Err() error {
 	return nil
 }
 
-// failed ends the server for good; the owner, which sees Done, closes it.
+// failed ends the server permanently. The owner sees that by Done, and closes the server.
 func (l *life) failed(err error) {
 	if l.failure.CompareAndSwap(nil, &err) {
 		l.logger.Error("server failed", "error", err)
@@ -126,7 +135,7 @@ func (l *life) failed(err error) {
 	l.ended()
 }
 
-// ended tells the owner that the server has failed or was closed.
+// ended signals the owner that the server has failed or was closed.
 func (l *life) ended() { l.once.Do(func() { close(l.done) }) }
 
 // begin runs one part of the server until ctx ends; an error ends the server.

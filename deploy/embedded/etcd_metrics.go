@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 )
 
-// newMetrics makes the page of etcd's metrics, the counters of calls, and the watcher of the other
-// members. It is called once, before the services are registered.
+// newMetrics makes the page with etcd's metrics, the counters of calls, and the watcher of the
+// other members. It is called once, before the services are registered.
 func (a *etcdAPI) newMetrics() http.Handler {
 	process, more := prometheus.NewRegistry(), prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(),
@@ -23,7 +23,7 @@ func (a *etcdAPI) newMetrics() http.Handler {
 		More: more, State: a.metricsState}, promhttp.HandlerOpts{MaxRequestsInFlight: maxHTTPRequests})
 }
 
-// metricsState is etcdmetrics.Page.State.
+// metricsState is the function for etcdmetrics.Page.State.
 func (a *etcdAPI) metricsState() (state etcdmetrics.State, is bool) {
 	c, services := a.cluster.Load(), a.member.etcdServices()
 	p := a.member.part.Load()

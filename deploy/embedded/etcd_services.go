@@ -32,43 +32,45 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 )
 
-// etcdServices are the services of the etcd v3 API. Every server has them: those that have a part
-// of the coordination store answer, and the others pass calls on.
+// etcdServices are the services of the etcd v3 API. Every server has them. Servers with a part of
+// the coordination store answer calls, and the others forward them.
 var etcdServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Watch_ServiceDesc,
 	&pb.Lease_ServiceDesc, &pb.Cluster_ServiceDesc, &pb.Maintenance_ServiceDesc,
 	&pb.Auth_ServiceDesc, &v3lockpb.Lock_ServiceDesc, &v3electionpb.Election_ServiceDesc,
 	&coordpb.Import_ServiceDesc, &coordpb.Permissions_ServiceDesc, &coordpb.Renewals_ServiceDesc,
 	&coordpb.Clock_ServiceDesc, &grpc_health_v1.Health_ServiceDesc}
 
-// calledServices are those of them that clients may also call on connections of requests.
+// calledServices are the services that clients may also call on connections of requests.
 var calledServices = []*grpc.ServiceDesc{&pb.KV_ServiceDesc, &pb.Lease_ServiceDesc,
 	&coordpb.Renewals_ServiceDesc, &coordpb.Clock_ServiceDesc}
 
-// maxRevisionBytes leaves room for the rest of a message: gRPC sends none of more than 256 MiB.
+// maxRevisionBytes is less than the maximum size of a message, 256 MiB, so that the rest of the
+// message fits.
 const maxRevisionBytes = 128 << 20
 
-// MostRequestBytes is the most that ServerConfig.MaxRequestBytes can be: a command of the store has
-// no room for more.
+// MostRequestBytes is the maximum of ServerConfig.MaxRequestBytes: a larger request would not fit
+// into a command of the store.
 const MostRequestBytes = store.MaxCommandBytes - 64<<10
 
 // LeastWatchProgress is the shortest ServerConfig.WatchProgressInterval.
 const LeastWatchProgress = watches.MinProgressInterval
 
 // etcdAPI serves the etcd v3 API on a server: from the server's part of the coordination store, or
-// by a member of the core.
+// through a member of the core.
 type etcdAPI struct {
 	*environment
 	member *coreMember
-	// The services are registered at once, and the member's own answer once they can.
+	// The services are registered at the start. The member's own services answer as soon as they are
+	// ready.
 	late.Services
-	// clients names the clients of calls that are passed on.
+	// clients identifies the clients of forwarded calls.
 	clients *passedon.Clients
-	// forwarder passes calls on while this server does not answer them.
+	// forwarder forwards calls while this server does not answer them.
 	forwarder *forward.Forwarder
-	// cluster shows and changes the members; nil until the server has a part of the coordination
+	// cluster lists and changes the members. It is nil until the server has a part of the coordination
 	// store.
 	cluster atomic.Pointer[etcdmembers.Cluster]
-	// answers bounds the memory of answers on their way to clients.
+	// answers limits the memory of answers that are being sent to clients.
 	answers *limit.ResponseBudget
 	// watcher measures the leader and the other members for etcd's metrics.
 	watcher *etcdmetrics.Watcher
@@ -80,14 +82,14 @@ var _ etcdServer = (*etcdAPI)(nil)
 func (a *etcdAPI) serve(p *corePart, g *host.Group) error {
 	part := p.coordination.Store()
 	member := uint64(a.directory.Identity().Server)
-	temporary := "" // a file that etcd's format is written to is one of the operating system
+	temporary := "" // a file in etcd's format must be a file of the operating system
 	if a.config.FS == vfs.Default {
 		temporary = a.directory.Sub("core")
 	}
 	part.SetQuota(store.Quota{Bytes: uint64(max(0, a.config.CoreQuota)), Member: member})
 	alarm := spacealarm.New(spacealarm.Config{Member: member,
 		Log: p.databases.Log, State: p.databases.State, Store: part,
-		Unknowing: p.server.Membership().UnknowingMembers, Logger: a.config.Logger})
+		Unknowing: p.server.Membership().Versions().Unknowing, Logger: a.config.Logger})
 	cluster := etcdmembers.New(etcdmembers.Config{ID: a.environment.cluster.Load(), Member: member,
 		TLS: a.tls != nil, Core: a.core, Known: p.server.Members, Pings: p.host.Clocks().Clocks,
 		Space: alarm, Store: part, Group: g})
@@ -105,7 +107,7 @@ func (a *etcdAPI) serve(p *corePart, g *host.Group) error {
 	p.coordination.services.Store(services)
 	a.cluster.Store(cluster)
 	a.running.Go(func() { a.watcher.Run(a.ctx, a.watched(cluster)) })
-	// Its streams end with the gRPC server, before the store does.
+	// The streams of the watch service end with the gRPC server, before the store is closed.
 	watches, err := watches.New(watches.Config{Store: part, Cluster: cluster,
 		Random:           randomReader(a.config.Random),
 		ProgressInterval: a.config.WatchProgressInterval,
@@ -123,8 +125,8 @@ func (a *etcdAPI) serve(p *corePart, g *host.Group) error {
 	return nil
 }
 
-// newCallServer makes the server of calls of the etcd API on connections of requests. The member
-// that leads answers them with the fewest steps in between, and reads there without waiting.
+// newCallServer makes the server for calls of the etcd API on connections of requests. The member
+// that leads answers such calls in the shortest way, and answers reads without waiting.
 func (a *etcdAPI) newCallServer() *rpc.CallServer {
 	return rpc.NewCallServer(rpc.CallServerConfig{
 		Better: func() string {
@@ -147,8 +149,9 @@ func (a *etcdAPI) newCallServer() *rpc.CallServer {
 	})
 }
 
-// withoutCoordination makes the description of a service whose calls are passed on. This server
-// itself answers where the members are, although it has no part of the coordination store.
+// withoutCoordination makes the description of a service whose calls are forwarded. This server
+// itself answers the request for the list of members, although it has no part of the coordination
+// store.
 func (a *etcdAPI) withoutCoordination(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	passing := a.forwarder.Describe(d)
 	if d.ServiceName != pb.Cluster_ServiceDesc.ServiceName {
@@ -169,8 +172,8 @@ func (a *etcdAPI) withoutCoordination(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return passing
 }
 
-// whereMembersAre lists the members that this server knows of, by their addresses alone; nil: it
-// knows of none. It says nothing that the refusal of other calls does not say.
+// whereMembersAre lists the known members by their addresses only. It returns nil if no member is
+// known. The answer discloses nothing that the refusal of other calls does not disclose.
 func (a *etcdAPI) whereMembersAre() *pb.MemberListResponse {
 	scheme := "http"
 	if a.tls != nil {
@@ -187,7 +190,7 @@ func (a *etcdAPI) whereMembersAre() *pb.MemberListResponse {
 	return list
 }
 
-// noCoordination says why a server that has no part of the coordination store does not answer a
+// noCoordination returns why a server without a part of the coordination store does not answer a
 // call of the etcd API.
 func (a *etcdAPI) noCoordination() error {
 	core := a.member.addresses()
@@ -204,7 +207,7 @@ func (a *etcdAPI) noCoordination() error {
 		strings.Join(core, ", "))
 }
 
-// watched is what etcd's metrics of the leader and the other members are measured by.
+// watched returns what etcd's metrics of the leader and the other members measure.
 func (a *etcdAPI) watched(c *etcdmembers.Cluster) etcdmetrics.Watched {
 	return etcdmetrics.Watched{
 		Leader: func() (uint64, <-chan struct{}) {
@@ -224,8 +227,9 @@ func (a *etcdAPI) watched(c *etcdmembers.Cluster) etcdmetrics.Watched {
 	}
 }
 
-// waitCoordination waits until a member of the core answers the etcd API. A server that is upgraded
-// may not do so for long, so its readiness does not depend on it; that of a whole cluster does.
+// waitCoordination waits until a member of the core answers the etcd API. While a server is
+// upgraded, its member may not answer for a long time. So the readiness of a server does not depend
+// on it, but the readiness of a whole cluster does.
 func (a *etcdAPI) waitCoordination(ctx context.Context) error {
 	for a.config.has(RoleCore) && !a.config.withoutCoordination && !a.Serving() {
 		if err := a.member.coordinationErr(); err != nil {

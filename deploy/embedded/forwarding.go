@@ -9,14 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// maxForwardedPerConnection is the most that a connection to a member has of calls that are passed
-// on; see forward.Config.
+// maxForwardedPerConnection is the maximum number of forwarded calls on one connection to a member;
+// see forward.Config.
 const maxForwardedPerConnection = 512
 
-// newForwarder makes the forwarder, which passes calls of the etcd API on to members of the core.
+// newForwarder makes the forwarder of calls of the etcd API to members of the core.
 func (a *etcdAPI) newForwarder() *forward.Forwarder {
 	perConnection := maxForwardedPerConnection
-	if most := int(a.config.MaxStreams); most > 0 { // as the other servers have it
+	if most := int(a.config.MaxStreams); most > 0 { // the other servers have the same setting
 		perConnection = max(1, min(perConnection, most*3/4))
 	}
 	config := client.DialerConfig{Dial: a.config.Dial, Secret: a.peers.Secret,
@@ -35,7 +35,7 @@ func (a *etcdAPI) newForwarder() *forward.Forwarder {
 	})
 }
 
-// otherMembers lists the members of the core that this server knows of, but for itself.
+// otherMembers lists the known members of the core except this server.
 func (a *etcdAPI) otherMembers() []string {
 	var others []string
 	for _, address := range a.member.addresses() {

@@ -49,7 +49,7 @@ func TestDebugPagesAreForAdministrators(t *testing.T) {
 		server := serveHTTP(prometheus.NewRegistry(), func() (bool, string) { return true, "" },
 			func(mux *http.ServeMux) {
 				mux.HandleFunc("/debug/replicas", func(http.ResponseWriter, *http.Request) {})
-			}, c.who, nil, nil, nil)
+			}, c.who, nil, nil, nil, nil)
 		r := httptest.NewRequest(http.MethodGet, c.path, nil)
 		r.RemoteAddr, r.TLS = c.from, c.tls
 		w := httptest.NewRecorder()

@@ -10,36 +10,36 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica"
 )
 
-// What tests and debugging look at, and push, inside a server; nothing of the server itself uses
-// it.
+// This file has methods with which tests and debugging look into a server and control it. The
+// server itself does not use them.
 
-// ReplicaState is one replica of a partition, as it is on this server at the moment.
+// ReplicaState is the present state of one replica of a partition on this server.
 type ReplicaState struct {
 	Partition, Replica, Node uint64
-	// Leader is the replica that leads as far as this one knows, 0 if it knows none; Leads says
-	// that it is this one.
+	// Leader is the replica that leads, as far as this replica knows, or 0. Leads is set if this
+	// replica leads.
 	Leader, Term uint64
 	Leads        bool
-	// Leased says that its leader lease, of the term LeaseTerm, stands at this moment.
+	// Leased is set if the replica's leader lease, of the term LeaseTerm, is valid at this moment.
 	Leased    bool
 	LeaseTerm uint64
 	Applied   uint64
-	// Intents is how many keys are locked by transactions that write them, by what this replica has
-	// applied.
+	// Intents is the number of keys that are locked by writing transactions, in the applied state of
+	// this replica.
 	Intents int
-	// FrozenFor is the left neighbour for which the partition is frozen, by what this replica has
-	// applied; 0: it is not.
+	// FrozenFor is the left neighbour for which the partition is frozen in the applied state of this
+	// replica, or 0.
 	FrozenFor uint64
-	// Failed is why the replica does nothing any more.
+	// Failed is the reason why the replica has failed, or nil.
 	Failed error
 	// Peers are the ids of all replicas of the partition.
 	Peers []uint64
 }
 
-// ErrNoReplica is returned for a partition that this server has no replica of.
+// ErrNoReplica is returned for a partition without a replica on this server.
 var ErrNoReplica = errors.New("no replica here")
 
-// NodeID is the id of the data node, 0 before it has one.
+// NodeID returns the id of the data node, or 0 before the node has an id.
 func (s *Server) NodeID() uint64 { return s.node.id.Load() }
 
 // Replicas returns the state of all replicas on this server.
@@ -66,7 +66,8 @@ func (s *Server) Replicas() []ReplicaState {
 	return all
 }
 
-// Checksum is a sum over everything replicated of a partition, and the applied index it is of.
+// Checksum returns a checksum of all replicated data of a partition, and the applied index of that
+// data.
 func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 	err = fmt.Errorf("partition %d: %w", partition, ErrNoReplica)
 	if n := s.node.node(); n != nil {
@@ -79,8 +80,8 @@ func (s *Server) Checksum(partition uint64) (index, sum uint64, err error) {
 	return index, sum, err
 }
 
-// CheckState compares what the disk has with what the replicas say of it, and lists what differs.
-// It reads everything; the server is at rest.
+// CheckState compares the content of the disk with the state of the replicas, and lists the
+// differences. It reads all data. The server must be at rest.
 func (s *Server) CheckState(ctx context.Context) ([]string, error) {
 	if n := s.node.node(); n != nil {
 		return n.CheckState(ctx)
@@ -88,8 +89,8 @@ func (s *Server) CheckState(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// TransferLeader makes a replica that leads hand over to another one; nothing happens if it does
-// not lead.
+// TransferLeader makes a leading replica transfer its leadership to another one. It does nothing if
+// the replica does not lead.
 func (s *Server) TransferLeader(partition, to uint64) {
 	if n := s.node.node(); n != nil {
 		n.Inspect(func(id keys.PartitionID, r *replica.Replica, _ *host.Group) {
@@ -100,8 +101,8 @@ func (s *Server) TransferLeader(partition, to uint64) {
 	}
 }
 
-// FlushState begins to write what was applied to all partitions here to tables, as happens by
-// itself when a memtable is full. It does not wait for the end of that. The server must not be
+// FlushState starts to write the applied state of all partitions here to tables, as happens
+// automatically when a memtable is full. It does not wait for the end. The server must not be
 // closed meanwhile.
 func (s *Server) FlushState() error {
 	data := s.node.part.Load()

@@ -21,16 +21,16 @@ func leads(g *host.Group) bool {
 	return leader == g.Self()
 }
 
-// LeadsCore says whether this server's member leads the consistent core.
+// LeadsCore reports whether this server's member leads the consistent core.
 func (s *Server) LeadsCore() bool { return leads(s.member.group(keys.CorePartition)) }
 
-// LeadsCoordination says whether this server's member leads the coordination store.
+// LeadsCoordination reports whether this server's member leads the coordination store.
 func (s *Server) LeadsCoordination() bool {
 	return leads(s.member.group(keys.CoordinationPartition))
 }
 
-// TransferCoordination has this server's member hand the lead of the coordination store to another
-// one; nothing happens if it does not lead.
+// TransferCoordination makes this server's member transfer the leadership of the coordination store
+// to another member. It does nothing if the member does not lead.
 func (s *Server) TransferCoordination(to uint64) {
 	if g := s.member.group(keys.CoordinationPartition); leads(g) {
 		_, term := g.Leader()
@@ -38,8 +38,8 @@ func (s *Server) TransferCoordination(to uint64) {
 	}
 }
 
-// CoordinationMembers are the members of the coordination store, as of what is applied here, and
-// the version of their record; nil if the store is not open here.
+// CoordinationMembers returns the members of the coordination store in the applied state of this
+// server, and the version of their record. It returns nil if the store is not open here.
 func (s *Server) CoordinationMembers() (version uint64, members []uint64) {
 	coordination := s.member.coordination()
 	if coordination == nil {
@@ -64,8 +64,8 @@ func (s *Server) PutCoordination(ctx context.Context, key, value []byte) error {
 	return err
 }
 
-// GetCoordination reads a key of the coordination store from what is applied here, which may lag
-// behind; nil if it does not exist.
+// GetCoordination reads a key of the coordination store from the applied state of this server,
+// which may lag behind. It returns nil if the key does not exist.
 func (s *Server) GetCoordination(key []byte) ([]byte, error) {
 	coordination := s.member.coordination()
 	if coordination == nil {
@@ -75,15 +75,15 @@ func (s *Server) GetCoordination(key []byte) ([]byte, error) {
 	return kv.GetValue(), err
 }
 
-// CoordinationErr returns why this server's part of the coordination store failed; nil if it has
-// not.
+// CoordinationErr returns the error with which this server's part of the coordination store failed,
+// or nil.
 func (s *Server) CoordinationErr() error { return s.member.coordinationErr() }
 
-// CoreMember says whether this server runs a member of the core.
+// CoreMember reports whether this server runs a member of the core.
 func (s *Server) CoreMember() bool { return s.member.part.Load() != nil }
 
-// CoreLeader is the address of the core's leader, as far as the member of the core on this server
-// knows; empty if the member does not know, or if there is no member.
+// CoreLeader returns the address of the core's leader, as far as this server's member of the core
+// knows. It is empty if the member does not know it, or if there is no member.
 func (s *Server) CoreLeader() string {
 	if core := s.member.server(); core != nil {
 		return core.LeaderAddress()

@@ -9,8 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
-// MemoryLimit is the limit in bytes of a process that was given one, or the default for none (0):
-// that of its control group, or half of the machine's memory, or GOMEMLIMIT if that is less.
+// MemoryLimit returns the memory limit of a process in bytes. given is the configured limit. If it
+// is 0, the limit is that of the control group, or half of the machine's memory, or GOMEMLIMIT if
+// that is less.
 func MemoryLimit(given int64) int64 { return findMemory(given).Bytes }
 
 func findMemory(given int64) memory.Limit {
@@ -20,12 +21,12 @@ func findMemory(given int64) memory.Limit {
 	return memory.Find(environmentLimit)
 }
 
-// environmentLimit is Go's memory limit as the environment has set it (GOMEMLIMIT). It is read
-// before TuneCollector sets another one.
+// environmentLimit is Go's memory limit from the environment (GOMEMLIMIT). It is read before
+// TuneCollector sets another limit.
 var environmentLimit = debug.SetMemoryLimit(-1)
 
-// memoryOfEach is the limit of each of so many servers of a process that was given a limit, or none
-// (0).
+// memoryOfEach returns the limit for each of several servers of a process. given is the configured
+// limit of the process, or 0.
 func memoryOfEach(given int64, servers int) int64 {
 	each := max(MemoryLimit(given)/int64(servers), 1)
 	if given == 0 {
@@ -34,8 +35,8 @@ func memoryOfEach(given int64, servers int) int64 {
 	return each
 }
 
-// divideMemory divides a server's memory among its parts, and says where the limit comes from. The
-// roles are known.
+// divideMemory divides a server's memory among its parts, and returns where the limit comes from.
+// The roles must be known.
 func divideMemory(c *ServerConfig) (_ *memory.Sizes, source string, _ error) {
 	limit := findMemory(c.MemoryLimit)
 	sizes, err := memory.Divide(limit.Bytes, memory.Needs{
@@ -50,7 +51,7 @@ func divideMemory(c *ServerConfig) (_ *memory.Sizes, source string, _ error) {
 	return sizes, limit.Source, nil
 }
 
-// memoryDivided shows how memory is divided, for the log, in bytes.
+// memoryDivided returns the division of memory for the log, in bytes.
 func memoryDivided(sizes *memory.Sizes, source string) slog.Attr {
 	attributes := []any{"limit", sizes.Limit, "from", source}
 	for _, p := range sizes.Parts() {
@@ -59,13 +60,13 @@ func memoryDivided(sizes *memory.Sizes, source string) slog.Attr {
 	return slog.Group("memory", attributes...)
 }
 
-// storeMemory are the bounds of the core's stores.
+// storeMemory returns the memory limits of the core's stores.
 func storeMemory(s *memory.Sizes) store.Memory {
 	return store.Memory{WatchQueues: int(s.WatchQueues), WatchRecent: int(s.WatchRecent),
 		Newest: int(s.Newest), LargestAnswer: int(s.LargestAnswer), LargeAnswers: s.LargeAnswers}
 }
 
-// DebugMemory is the page /debug/memory, in JSON: how the memory limit of a server is divided.
+// DebugMemory is the page /debug/memory, in JSON: the division of a server's memory limit.
 type DebugMemory struct {
 	// Limit is in bytes, and so are the parts.
 	Limit int64             `json:"limit"`

@@ -13,11 +13,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// Which callers are taken for servers of the cluster. With TLS a certificate says it
-// (authn.PeerRule), without TLS that the caller knows the cluster's secret. A server that has
-// neither listens on this machine alone, unless it is told to trust its network.
+// This file decides which callers are accepted as servers of the cluster. With TLS, the certificate
+// proves it (authn.PeerRule). Without TLS, the knowledge of the cluster's secret proves it. A
+// server with neither listens only on its own machine, unless it is told to trust its network.
 
-// loopback says that an address is of this machine alone.
+// loopback reports whether only this machine can reach an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -30,9 +30,9 @@ func loopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// peerPolicy says by what a server knows other servers, and has the secret that the server proves
-// to know. It makes the secret of a cluster that the server founds by itself. files are nil without
-// TLS; founded says that the server has a cluster.
+// peerPolicy returns the policy by which a server recognizes other servers, with the secret that
+// the server itself uses as a proof. It creates the secret of a cluster that the server founds
+// alone. files are nil without TLS. founded is set if the server has a cluster.
 func peerPolicy(
 	c *ServerConfig, files *authn.TLSFiles, founded bool,
 ) (*authn.PeerPolicy, error) {
@@ -70,7 +70,7 @@ func peerPolicy(
 	return policy, nil
 }
 
-// clusterSecret reads the cluster's secret; empty: there is none.
+// clusterSecret reads the cluster's secret. It is empty if there is none.
 func clusterSecret(c *ServerConfig, founded bool) (transport.Secret, error) {
 	if c.SecretFile != "" {
 		if clustersecret.ReadableByOthers(c.SecretFile) {

@@ -6,28 +6,28 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// PeerFilter is given each batch of Raft messages before it goes to another server's host, in the
-// order of sending. What it wants to be sent it gives to send: at once or later, all or some, in
-// another order, twice; send may be called from any goroutine, until the server is closed and
-// after. That is how tests lose, delay and repeat messages, which a gRPC stream never does. The
-// messages are the sender's: what is kept after the filter has returned is a clone, and nothing is
-// changed.
+// PeerFilter gets each batch of Raft messages before it is sent to another server's host, in the
+// order of sending. It passes messages to send, at once or later, all or some, in another order, or
+// twice. send may be called from any goroutine, even after the server is closed. In this way tests
+// lose, delay and repeat messages, which a gRPC stream never does. The messages belong to the
+// sender: the filter must not change them, and must clone messages that it keeps after it has
+// returned.
 //
 // It is called from the workers that step the groups, and must not block. Snapshots and pings do
-// not come by.
+// not pass through it.
 type PeerFilter func(to PeerLink, messages []*peerpb.RaftMessage, send func([]*peerpb.RaftMessage))
 
-// PeerLink is whereto messages go.
+// PeerLink is the destination of messages.
 type PeerLink struct {
-	// Realm is "data" or "core". Host is the receiver's id in it, Address that of its server; empty
-	// if it is not known at the moment.
+	// Realm is "data" or "core". Host is the receiver's id in the realm. Address is the address of the
+	// receiver's server. It is empty if it is not known at the moment.
 	Realm   string
 	Host    uint64
 	Address string
 	Class   peer.Class
 }
 
-// before puts the filter before a transport. A nil filter changes nothing.
+// before puts the filter in front of a transport. A nil filter changes nothing.
 func (f PeerFilter) before(realm string, t *peer.Transport,
 	resolve func(uint64) (string, bool)) host.Transport {
 	if f == nil {

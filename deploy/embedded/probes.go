@@ -12,12 +12,13 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 )
 
-// Probes ask /livez and /readyz, and clients of etcd /health, at both addresses of a server. The
-// first two are about the whole server, so that a probe that takes it from its clients, or restarts
-// it, does so for a reason of the server's own. Etcd's checks are there by name.
+// Probes ask for /livez and /readyz, and clients of etcd ask for /health, at both addresses of a
+// server. /livez and /readyz are about the whole server. So a probe that removes the server from
+// its clients, or restarts it, has a reason that concerns the server. Etcd's checks can be asked
+// for by name.
 
-// serveProbes serves /livez and /readyz. etcd are etcd's checks, of which a process of several
-// servers has none.
+// serveProbes serves /livez and /readyz. etcd has etcd's checks. It is nil for a process with
+// several servers.
 func serveProbes(mux *http.ServeMux, ready func() (bool, string), etcd *etcdChecks) {
 	live := []probe.Check{{Name: "process", Counts: true,
 		Run: func(context.Context) error { return nil }}}
@@ -38,11 +39,12 @@ func serveProbes(mux *http.ServeMux, ready func() (bool, string), etcd *etcdChec
 	probe.Handle(mux, "/readyz", serves)
 }
 
-// etcdChecks are etcd's checks of a server. A server that has no part of the coordination store
-// answers by the member that it passes calls on to.
+// etcdChecks are etcd's checks of a server. A server without a part of the coordination store
+// answers with the state of the member to which it forwards calls.
 type etcdChecks struct{ api *etcdAPI }
 
-// services are this server's own, or nil if it passes calls on; the error says why there are none.
+// services returns this server's own services, or nil if it forwards calls. The error says why
+// there are none.
 func (c *etcdChecks) services() (*etcdapi.Services, error) {
 	if _, _, own := c.api.Own(pb.KV_ServiceDesc.ServiceName); !own {
 		return nil, nil
@@ -53,7 +55,7 @@ func (c *etcdChecks) services() (*etcdapi.Services, error) {
 	return nil, c.api.noCoordination()
 }
 
-// healthy is what /health tells.
+// healthy is the check of /health.
 func (c *etcdChecks) healthy(
 	ctx context.Context, serializable bool, excluded map[string]bool,
 ) error {
@@ -67,7 +69,8 @@ func (c *etcdChecks) healthy(
 	return services.Healthy(ctx, serializable, excluded)
 }
 
-// read reads on this server alone, or with everything that was acknowledged before.
+// read returns a check that reads, either from this server alone or with everything that was
+// acknowledged before.
 func (c *etcdChecks) read(serializable bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		services, err := c.services()
@@ -89,7 +92,7 @@ func (c *etcdChecks) read(serializable bool) func(context.Context) error {
 var anyAlarm = map[string]bool{pb.AlarmType_NOSPACE.String(): true,
 	pb.AlarmType_CORRUPT.String(): true}
 
-// corrupt says that the alarm CORRUPT is raised.
+// corrupt returns an error if the alarm CORRUPT is raised.
 func (c *etcdChecks) corrupt(ctx context.Context) error {
 	services, err := c.services()
 	switch {
@@ -101,7 +104,8 @@ func (c *etcdChecks) corrupt(ctx context.Context) error {
 	return c.api.forwarder.Corrupt(ctx)
 }
 
-// learner says that this member has no vote. A server that is no member is none without a vote.
+// learner returns an error if this member has no vote. It returns nil for a server that is no
+// member.
 func (c *etcdChecks) learner(context.Context) error {
 	services, err := c.services()
 	if services != nil && c.api.cluster.Load().Learner() {

@@ -8,18 +8,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/deploy/embedded/console"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/examine"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// Server is one server in this process. It wires its parts: a member of the core, a data node, and
-// the etcd API, each of which owns its state.
+// Server is one server in this process. It connects its parts: a member of the core, a data node,
+// and the etcd API. Each part owns its state.
 type Server struct {
 	*environment
 	member *coreMember
 	node   *dataNode
 	etcd   *etcdAPI
+	// examiner looks for faults.
+	examiner *examine.Examiner
 
 	// clients and calls serve connections of requests.
 	clients *rpc.BatchServer
@@ -27,18 +31,19 @@ type Server struct {
 	// cpu limits the processor time of clients, on all ports.
 	cpu      *quota.CPULimiter
 	listener net.Listener
-	// http serves the HTTP address; nil without one. gateway is the etcd API as JSON, and clientHTTP
-	// serves it on the server's port.
+	// http serves the HTTP address, and console is the web console there. They are nil without an HTTP
+	// address. gateway is the etcd API as JSON. clientHTTP serves it on the server's main port.
 	http       *web.Server
+	console    *console.Console
 	gateway    *web.Counted
 	clientHTTP *web.Handed
 
 	closing sync.Once
-	closed  error // of Close
+	closed  error // the error of Close
 }
 
-// ReloadCertificates reads the TLS files again, now. Without it a handshake notices, within a
-// second, that they have changed. An error leaves in use what was read before.
+// ReloadCertificates reads the TLS files again now. Without it, a handshake notices within a second
+// that the files have changed. After an error the former certificates stay in use.
 func (s *Server) ReloadCertificates() error {
 	if s.tls == nil {
 		return nil
@@ -69,14 +74,17 @@ func (s *Server) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Close ends the server at once: what it leads is left to elections, as after a crash. Stop hands
-// over first. Everything acknowledged is on disk; the context bounds how long requests under way
-// may take.
+// Close stops the server at once. Its leaderships are replaced by elections, as after a crash. Stop
+// transfers them first. All acknowledged data is on disk. The context limits the time for requests
+// under way.
 func (s *Server) Close(ctx context.Context) error {
 	s.closing.Do(func() {
 		s.cancel()
 		if s.http != nil {
 			s.closed = errors.Join(s.closed, s.http.Close())
+		}
+		if s.console != nil {
+			s.console.Close()
 		}
 		s.closed = errors.Join(s.closed, s.clientHTTP.End())
 		s.gateway.Close()
@@ -90,9 +98,12 @@ func (s *Server) Close(ctx context.Context) error {
 	return s.closed
 }
 
-// release gives back what was taken, in the reverse order.
+// release releases all resources, in the reverse order of their opening.
 func (s *Server) release() (err error) {
 	s.cancel()
+	if s.console != nil {
+		s.console.Close()
+	}
 	if s.rpc != nil {
 		err = s.clientHTTP.End()
 		s.gateway.Close()

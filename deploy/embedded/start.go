@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,34 +14,40 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clusterauth"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/passedon"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/recentlog"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/releasemark"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/web"
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/slowlog"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/block"
+	"github.com/tidemarkdb/tidemark/rpc/callspans"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/limit"
 	"github.com/tidemarkdb/tidemark/rpc/metric/prom"
 )
 
-// StartServer starts a server and returns when its address answers. Joining or forming the cluster
-// goes on behind it, as Ready and WaitReady tell; what goes wrong with that for good ends the
-// server: see Done and Err.
+// StartServer starts a server and returns when its address answers. The server joins or forms the
+// cluster in the background; see Ready and WaitReady. A permanent failure of that ends the server;
+// see Done and Err.
 func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
+	lines := new(recentlog.Lines)
+	config.Logger = slog.New(recentlog.NewHandler(config.Logger.Handler(), lines))
 	if err := CheckElections(config.Tick, config.ElectionTicks, config.MaxOffset); err != nil {
 		config.Logger.Warn("the election timeout is too short for the clocks", "error", err)
 	}
-	e := &environment{life: newLife(config.Logger), config: config}
+	e := &environment{life: newLife(config.Logger), config: config, recentLog: lines}
 	member := &coreMember{environment: e}
 	node := &dataNode{environment: e, member: member}
 	s := &Server{environment: e, member: member, node: node,
@@ -110,8 +117,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 		Logger: config.Logger, Registerer: config.Registry}); err != nil {
 		return nil, err
 	}
-	// Before the member of the core has its address in the directory: a start that fails because
-	// the address is taken binds nothing.
+	// This comes before the member of the core stores its address in the directory. So a start that
+	// fails because the address is in use stores nothing.
 	if s.listener, err = config.NewListener(config.Listen); err != nil {
 		return nil, web.CannotListen(config.Listen, err)
 	}
@@ -120,6 +127,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 			return nil, err
 		}
 	}
+	s.etcd.Spans = callspans.New(callspans.Config{Provider: config.Traces, Server: config.Advertise,
+		Rate: config.TraceRate, Slow: cmp.Or(config.SlowThreshold, slowlog.DefaultThreshold)})
 	if s.gateway, err = s.etcd.newGateway(); err != nil {
 		return nil, err
 	}
@@ -127,9 +136,13 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	s.config.Logger.Info("listening", "address", s.listener.Addr(), "advertise", config.Advertise,
 		"roles", s.config.Roles, memoryDivided(s.memory, memoryFrom))
 	if config.HTTP != "" {
-		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages,
-			web.Administrators{All: config.HTTPDebugForAll, TLS: s.tls != nil,
-				Names: config.TLSAdmins}, s.cpu, s.gateway, &etcdChecks{s.etcd})
+		who := web.Administrators{All: config.HTTPDebugForAll, TLS: s.tls != nil,
+			Names: config.TLSAdmins}
+		if s.console, err = s.newConsole(who); err != nil {
+			return nil, err
+		}
+		pages := serveHTTP(withProcess(config.Registry, config.Version), s.Ready, s.debugPages, who,
+			s.cpu, s.gateway, &etcdChecks{s.etcd}, s.console)
 		pages.ErrorLog = slog.NewLogLogger(config.Logger.Handler(), slog.LevelInfo)
 		if s.http, err = web.Start(config.HTTP, pages, s.listenHTTP); err != nil {
 			return nil, err
@@ -146,8 +159,8 @@ func StartServer(_ context.Context, config ServerConfig) (_ *Server, err error) 
 	return s, nil
 }
 
-// listenHTTP listens for HTTP, with TLS if the rest has it. Clients need no certificate there, but
-// one that is shown is checked.
+// listenHTTP listens for HTTP, with TLS if the main port has it. Clients need no certificate there,
+// but a certificate that is shown is checked.
 func (s *Server) listenHTTP(address string) (net.Listener, error) {
 	l, err := s.config.NewListener(address)
 	if err != nil {
@@ -178,6 +191,8 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 		Registry: prom.Registry(s.config.Registry)})
 	s.calls = api.newCallServer()
 	api.Register(s.calls, calledServices...)
+	took, latencies := requestTimes(s.config.Registry)
+	s.node.latencies = latencies
 	s.clients = rpc.NewBatchServer(rpc.BatchServerConfig{
 		Memory: requests,
 		Take:   s.node.take, Calls: s.calls, Guard: s.auth.judge(),
@@ -185,11 +200,13 @@ func (s *Server) serve(tlsConfig *tls.Config) {
 		Unpacked:     func(q *kvpb.Request) int { return block.Decoded(q.GetLoad().GetBlock()) },
 		Permissions:  s.node.permissions, Cluster: s.cluster.Load,
 		CertificateUsers: tlsConfig != nil && s.config.TLSCA != "", Logger: s.config.Logger,
-		Registry: prom.Registry(s.config.Registry), Took: requestTimes(s.config.Registry),
+		Registry: prom.Registry(s.config.Registry), Took: took,
 	})
 	s.node.clients = s.clients
 	s.rpc.ServeClients(s.clients)
 	clusterpb.RegisterCoreServer(s.rpc, &coreService{member: s.member, node: s.node})
+	s.examiner = s.newExaminer()
+	diagnosispb.RegisterDiagnosisServer(s.rpc, s.examiner)
 	judge := &clusterauth.Judge{Member: s.member.judges, Clients: callers}
 	clusterpb.RegisterClusterServer(judge.Before(s.rpc), s.clusterService())
 	parts := func(cluster uint64) (core, part *store.Store, err error) {

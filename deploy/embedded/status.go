@@ -3,16 +3,22 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clusterauth"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/datadir"
+	"github.com/tidemarkdb/tidemark/deploy/embedded/examine"
 	"github.com/tidemarkdb/tidemark/placement/server"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
+	"github.com/tidemarkdb/tidemark/range/node"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 )
 
-// clusterService makes the service Cluster, which answers from the parts that run at the moment.
+// clusterService makes the service Cluster, which answers from the parts that are running.
 func (s *Server) clusterService() *server.ClusterService {
 	return server.NewClusterService(server.ClusterConfig{
 		MaxClockOffset: s.config.clock().MaxAhead(),
@@ -32,12 +38,25 @@ func (s *Server) clusterService() *server.ClusterService {
 			}
 			return clusterauth.Viewer(ctx, s.auth.judge(), s.config.TLSCA != "")
 		},
-		Status:     s.Status,
-		Registerer: s.config.Registry,
+		Status:      s.Status,
+		LoadHistory: s.loadHistory,
+		Examiner:    s.examiner,
+		Registerer:  s.config.Registry,
 	})
 }
 
-// Status is what the server says of itself.
+// loadHistory returns the load of the server's data node in the last hour.
+func (s *Server) loadHistory(q *clusterpb.LoadHistoryRequest) *clusterpb.LoadHistoryResponse {
+	n := s.node.node()
+	if n == nil {
+		return &clusterpb.LoadHistoryResponse{}
+	}
+	r := node.HistoryOf(n).Since(q)
+	r.Node = s.node.id.Load()
+	return r
+}
+
+// Status returns the server's report about itself.
 func (s *Server) Status() *clusterpb.StatusResponse {
 	ready, reason, trouble := s.readiness()
 	r := &clusterpb.StatusResponse{
@@ -56,11 +75,11 @@ func (s *Server) Status() *clusterpb.StatusResponse {
 	return r
 }
 
-// maxLeaderless bounds the partitions that a status names.
+// maxLeaderless limits the partitions that a status names.
 const maxLeaderless = 100
 
-// lackOfRoom says, as the end of a sentence, that a part that is starting may wait for disk space;
-// empty if there is enough.
+// lackOfRoom returns the end of a sentence which says that a part that is starting may wait for
+// disk space. It is empty if there is enough space.
 func (s *Server) lackOfRoom() string {
 	usage, err := s.config.FS.GetDiskUsage(s.config.Dir)
 	if err != nil || usage.AvailBytes >= s.config.MinFreeBytes/4 {
@@ -70,13 +89,14 @@ func (s *Server) lackOfRoom() string {
 		usage.AvailBytes)
 }
 
-// Ready says whether the server can be used, or why not: one reason a line.
+// Ready reports whether the server can be used. If not, it returns the reasons, one in each line.
 func (s *Server) Ready() (bool, string) {
 	ready, reason, _ := s.readiness()
 	return ready, reason
 }
 
-// notReady lists why the server is not ready, one sentence each; nil if it is ready.
+// notReady lists the reasons why the server is not ready, one sentence each. It returns nil if the
+// server is ready.
 func (s *Server) notReady() []string {
 	if ready, reason := s.Ready(); !ready {
 		return strings.Split(reason, "\n")
@@ -84,8 +104,8 @@ func (s *Server) notReady() []string {
 	return nil
 }
 
-// readiness says whether the server is ready, or why not; and what is wrong with the core if the
-// core is the reason.
+// readiness reports whether the server is ready, and the reason if it is not. trouble describes the
+// problem of the core if the core is the reason.
 func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.CoreTrouble) {
 	if err := s.Err(); err != nil {
 		return false, err.Error(), nil
@@ -138,4 +158,88 @@ func (s *Server) readiness() (ready bool, reason string, trouble *clusterpb.Core
 		return ready, reason, trouble
 	}
 	return true, "", nil
+}
+
+// newExaminer makes the examiner of this server.
+func (s *Server) newExaminer() *examine.Examiner {
+	config := examine.Config{
+		Address: s.config.Advertise, Cluster: s.cluster.Load, About: s.describe,
+		Known: s.knowsServer, Conn: s.dialer.Conn,
+		Wall: func() int64 {
+			wall, _ := s.clock.PhysicalReading()
+			return wall
+		},
+		MemoryLimit: s.memory.Limit, Metrics: s.config.Registry, Log: s.recentLog,
+	}
+	for _, f := range []examine.CertificateFile{
+		{Path: s.config.TLSCert, Kind: "server"},
+		{Path: s.config.TLSCA, Kind: "clients' authority"},
+		{Path: s.config.TLSPeerCA, Kind: "servers' authority"},
+	} {
+		if f.Path != "" {
+			config.Certificates = append(config.Certificates, f)
+		}
+	}
+	return examine.New(config)
+}
+
+// describe reports what the server's parts know, for examine.Config.About.
+func (s *Server) describe(x *diagnosispb.Examination) {
+	x.Version, x.NotReady = s.config.Version, s.notReady()
+	x.Clock.MaxOffsetMicros = uint64(s.config.MaxOffset.Microseconds())
+	if p := s.node.part.Load(); p != nil {
+		h := p.node.Host()
+		x.Node = s.node.id.Load()
+		x.Disks = append(x.Disks, examine.DiskOf(datadir.Node, s.config.FS, p.databases, h))
+		examine.Delayed(x.Processor, h)
+		stats := p.node.Stats()
+		x.Processor.UsedMicro = stats.GetLoadMicro()
+		if stats.GetClockUnhealthy() {
+			x.Clock.Distrust = "the clock is wrong, or those of most others are: the node serves nothing"
+		}
+	}
+	if p := s.member.part.Load(); p != nil {
+		x.Member = uint64(p.self)
+		x.Disks = append(x.Disks, examine.DiskOf(datadir.Core, s.config.FS, p.databases, p.host))
+		examine.Delayed(x.Processor, p.host)
+	}
+	c := &s.config
+	setting := func(same bool, name string, value any) {
+		x.Settings = append(x.Settings,
+			&diagnosispb.Setting{Name: name, Value: fmt.Sprint(value), Same: same})
+	}
+	setting(true, "max-offset", c.MaxOffset)
+	setting(true, "kernel-clock-bound", c.KernelBound)
+	setting(true, "tick", c.Tick)
+	setting(true, "election-ticks", c.ElectionTicks)
+	setting(true, "max-request-bytes", c.MaxRequestBytes)
+	setting(true, "max-txn-ops", c.MaxOperations)
+	setting(true, "core-history", c.CoreHistory)
+	setting(true, "tls", c.TLSCert != "")
+	setting(true, "insecure", c.Insecure)
+	setting(false, "roles", strings.Join(c.Roles, ","))
+	setting(false, "locality", "region="+c.Region+",zone="+c.Zone)
+	setting(false, "listen", c.Listen)
+	setting(false, "http", c.HTTP)
+	setting(false, "http-debug-for-all", c.HTTPDebugForAll)
+	setting(false, "memory-limit", s.memory.Limit)
+	setting(false, "min-free", c.MinFreeBytes)
+	setting(false, "core-quota", c.CoreQuota)
+	setting(false, "gc-interval", c.GCInterval)
+}
+
+// knowsServer reports whether an address belongs to a server of the cluster, according to this
+// server or the core's leader.
+func (s *Server) knowsServer(ctx context.Context, address string) bool {
+	if slices.Contains(s.member.addresses(), address) || slices.Contains(s.core.Core(), address) {
+		return true
+	}
+	is := func(n *clusterpb.Node) bool { return n.GetAddress() == address }
+	if n := s.node.node(); n != nil && slices.ContainsFunc(n.Table().Nodes(), is) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	r, err := s.core.ListNodes(ctx, &clusterpb.ListNodesRequest{})
+	return err == nil && slices.ContainsFunc(r.GetNodes(), is)
 }

@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// drainTimeout bounds the handing over of leaderships when a server stops.
+	// drainTimeout limits the transfer of leaderships when a server stops.
 	drainTimeout = 10 * time.Second
-	// answerTimeout bounds how long a server that stops waits for the requests that it has taken
-	// in.
+	// answerTimeout limits the time for which a server that stops waits for the requests that it has
+	// accepted.
 	answerTimeout = time.Second
-	// goAwayTime is how long a server that stops gives clients of gRPC to hear that they are to call
-	// elsewhere, and their last answers to reach them.
+	// goAwayTime is the time that a server that stops gives to gRPC clients. In this time they learn
+	// that they must call another server, and receive their last answers.
 	goAwayTime = 50 * time.Millisecond
 )
 
-// Stop ends the server so that clients notice little: it says that it is not ready, hands over what
-// it leads while it goes on serving, answers what it has taken in, and closes. It does not wait for
-// servers that are not there: what cannot be handed over within some seconds is left to elections.
-// The context bounds all of it; when it ends the server is closed as Close does.
+// Stop stops the server with little effect on clients: the server reports that it is not ready,
+// transfers its leaderships while it still serves, answers the requests that it has accepted, and
+// closes. It does not wait for servers that do not answer: leaderships that cannot be transferred
+// within some seconds are left to elections. The context limits the whole time. When it ends, the
+// server is closed as by Close.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stopping.Store(true)
 	if s.Err() == nil {
@@ -33,12 +34,11 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.Close(ctx)
 }
 
-// drain hands over leaderships, the core's and those of partitions, and waits for the answers under
-// way.
+// drain transfers leaderships, of the core and of partitions, and waits for the answers under way.
 func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
-	// A part that starts now leads nothing.
+	// A part that starts from now on will not lead.
 	core, data := s.member.part.Load(), s.node.part.Load()
 	began := time.Now()
 	var draining sync.WaitGroup
@@ -61,7 +61,7 @@ func (s *Server) drain(ctx context.Context) {
 		s.config.Logger.Warn("stopping with leaderships that no other server has taken in time; "+
 			"elections will follow",
 			"partitions", left, "core", coreLeft > 0, "after", after)
-	default: // all servers stop, or there is one only
+	default: // all servers stop, or there is only one
 		s.config.Logger.Info("stopping with leaderships, as no server is left that could take them",
 			"partitions", left, "core", coreLeft > 0, "after", after)
 	}
@@ -69,9 +69,11 @@ func (s *Server) drain(ctx context.Context) {
 	defer done()
 	s.rpc.Drain()
 	s.calls.Drain()
-	s.clients.Drain(answering)
-	// A call may be on its way here whose client has not heard yet that it is to call elsewhere, and
-	// an answer on its way to its client.
+	if s.clients.Drain(answering) {
+		s.rpc.CallsAnswered()
+	}
+	// A call may still arrive from a client that does not know yet that it must call another server,
+	// and an answer may still be on its way to its client.
 	for backoff.Sleep(answering, goAwayTime) == nil && s.etcd.Running() > 0 {
 	}
 }

@@ -21,9 +21,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Programs of three consecutive releases, and one of a version from before there were levels.
+// Programs of three consecutive releases, one of a version from before there were levels, and the
+// one to which that is upgraded.
 var (
 	beforeLevels = release.Range{}
+	afterThose   = release.Range{Min: release.Before, Max: release.V0_1}
 	firstRelease = release.Supported()
 	nextRelease  = release.Range{Min: release.Newest, Max: release.Newest + 1}
 	thirdRelease = release.Range{Min: release.Newest + 1, Max: release.Newest + 2}
@@ -316,7 +318,7 @@ func TestUpgradeFromBeforeLevels(t *testing.T) {
 						"server2:7400: it supports no level above 0")
 				})
 			}
-			r.start(i, firstRelease)
+			r.start(i, afterThose)
 		}
 		raise := func() error {
 			for _, s := range r.running {

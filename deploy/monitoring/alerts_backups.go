@@ -13,8 +13,8 @@ var backupAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The newest complete backup of {{ $labels.job }} is {{ $value | humanizeDuration }} " +
 			"old.",
-		Description: `What was written since then would be lost with the cluster. tidemark backup jobs
-			says what became of the last ones; tidemark backup create makes one.`,
+		Description: `Later writes would be lost with the cluster. tidemark backup jobs shows how
+			the last backups ended; tidemark backup create makes a backup.`,
 	},
 	{
 		Name: "TidemarkBackupFailed",
@@ -22,8 +22,9 @@ var backupAlerts = []Alert{
 			sum by (job) (increase(tidemark_backup_ended_total{outcome="failed"}[1h])) > 0`,
 		Severity: Warning,
 		Summary:  "A backup or restore of {{ $labels.job }} has failed.",
-		Description: `tidemark backup jobs -o json says why, and mostly what to do. What a failed one
-			has written stays until tidemark backup cancel ID; make it again afterwards.`,
+		Description: `tidemark backup jobs -o json gives the reason. The objects of a failed
+			backup stay in the target until tidemark backup cancel ID; after that, start the backup
+			again.`,
 	},
 	{
 		Name: "TidemarkBackupStuck",
@@ -33,9 +34,9 @@ var backupAlerts = []Alert{
 		Severity: Warning,
 		Summary: "A backup or restore of {{ $labels.job }} has made no progress for " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `tidemark backup jobs -o json has its step and its last failure. Others wait behind
-			it. It is given up after an hour without progress; tidemark backup cancel ID ends it at
-			once.`,
+		Description: `tidemark backup jobs -o json shows its step and its last failure. Other
+			backups and restores wait behind it. It fails after an hour without progress; tidemark
+			backup cancel ID ends it at once.`,
 	},
 	{
 		Name: "TidemarkBackupScheduleLate",
@@ -46,8 +47,9 @@ var backupAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The newest backup of the schedule {{ $labels.schedule }} of {{ $labels.job }} is " +
 			"{{ $value | humanizeDuration }} old.",
-		Description: `That is more than twice the time between two backups. tidemark backup schedule
-			list says what has failed. History that the next one needs is kept for --keep-history only.`,
+		Description: `That is more than twice the time between two backups. tidemark backup
+			schedule list shows what has failed. The history that the next incremental backup needs
+			is kept for --keep-history only.`,
 	},
 	{
 		Name: "TidemarkBackupLogBehind",
@@ -57,10 +59,10 @@ var backupAlerts = []Alert{
 			max by (job, schedule) (tidemark_backup_schedule_interval_seconds) > 0`,
 		For:      2 * time.Minute,
 		Severity: Warning,
-		Summary: "The log of the schedule {{ $labels.schedule }} of {{ $labels.job }} has no changes " +
+		Summary: "The log of the schedule {{ $labels.schedule }} of {{ $labels.job }} lacks the changes " +
 			"of the last {{ $value | humanizeDuration }}.",
-		Description: `They would be lost with the cluster. tidemark backup schedule list says why the
-			log does not go on.`,
+		Description: `These changes would be lost with the cluster. tidemark backup schedule list
+			shows why the log does not continue.`,
 	},
 	{
 		Name: "TidemarkBackupChainBroken",
@@ -70,8 +72,8 @@ var backupAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The chain of backups of the schedule {{ $labels.schedule }} of {{ $labels.job }} is " +
 			"broken.",
-		Description: `No incremental backup can continue it, and the full one that is to follow is not
-			complete yet. tidemark backup schedule list says why.`,
+		Description: `No incremental backup can continue the chain, and the full backup that is
+			to follow is not complete yet. tidemark backup schedule list gives the reason.`,
 	},
 	{
 		Name: "TidemarkBackupLogGap",
@@ -79,7 +81,8 @@ var backupAlerts = []Alert{
 			sum by (job, schedule) (increase(tidemark_backup_log_gaps_total[1h])) > 0`,
 		Severity: Warning,
 		Summary:  "The log of the schedule {{ $labels.schedule }} of {{ $labels.job }} has a gap.",
-		Description: `History was collected before the log was written. Another log has begun; moments
-			from the end of the one before to the next backup cannot be restored.`,
+		Description: `History was collected before it was written to the log. A new log has
+			begun; moments between the end of the previous log and the next backup cannot be
+			restored.`,
 	},
 }

@@ -12,8 +12,8 @@ var clockAlerts = []Alert{
 		For:      time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $labels.instance }} serves nothing because its clock is not trusted.",
-		Description: `Put its clock right: NTP has to run and be synchronised (chronyc tracking).
-			It goes on by itself when the clocks of its peers agree with it.`,
+		Description: `Correct its clock: NTP has to run and be synchronised (chronyc tracking).
+			The server serves again when the clocks of most of its peers agree with its clock.`,
 	},
 	{
 		Name: "TidemarkClockOffsetHigh",
@@ -23,8 +23,8 @@ var clockAlerts = []Alert{
 		Severity: Warning,
 		Summary: "Clocks differ by {{ $value | humanizeDuration }}, as " +
 			"{{ $labels.instance }} sees it.",
-		Description: `At 250 ms (--max-offset) servers stop serving. The server that all others
-			differ from is wrong: repair NTP there.`,
+		Description: `At 250 ms (--max-offset) servers stop serving. The clock that differs from
+			all others is wrong: repair NTP on that server.`,
 	},
 	{
 		Name: "TidemarkClockJumps",
@@ -32,8 +32,8 @@ var clockAlerts = []Alert{
 			sum by (job, instance, server) (increase(tidemark_node_clock_jumps_total[1h])) > 0`,
 		Severity: Warning,
 		Summary:  "The clock of {{ $labels.instance }} has jumped.",
-		Description: `Something sets it, or stops the machine. Let NTP slew it, and do not suspend or
-			move the virtual machine.`,
+		Description: `Something sets the clock, or stops the machine. Let NTP slew the clock, and
+			do not suspend or move the virtual machine.`,
 	},
 	{
 		Name: "TidemarkRequestsAhead",
@@ -41,8 +41,8 @@ var clockAlerts = []Alert{
 			sum by (job, instance, server) (rate(tidemark_node_future_timestamp_requests_total[5m])) > 1`,
 		For:      10 * time.Minute,
 		Severity: Warning,
-		Summary:  "Requests to {{ $labels.instance }} name moments ahead of its clock.",
-		Description: `Compare the clocks of all servers (tidemark_node_clock_offset_seconds). If they
-			agree, a client asks for the future with --at.`,
+		Summary:  "Requests to {{ $labels.instance }} name timestamps ahead of its clock.",
+		Description: `Compare the clocks of all servers (tidemark_node_clock_offset_seconds). If
+			the clocks agree, a client reads at a future time (--at), or its own clock is wrong.`,
 	},
 }

@@ -10,8 +10,8 @@ var coreAlerts = []Alert{
 		Severity: Critical,
 		Summary:  "The core of {{ $labels.job }} has no leader.",
 		Description: `Data is served, but keyspaces cannot be created or dropped, and nodes that
-			restart may not join. Start the core servers that are missing, until a majority of the --core
-			list runs; the network between them has to work.`,
+			restart may not join. Start the missing core servers until a majority of the members
+			runs, and check the network between them.`,
 	},
 	{
 		Name:     "TidemarkCoordinationWithoutLeader",
@@ -19,9 +19,9 @@ var coreAlerts = []Alert{
 		For:      time.Minute,
 		Severity: Critical,
 		Summary:  "The coordination store of {{ $labels.job }} has no leader.",
-		Description: `Locks, elections and whatever else is kept in it cannot be read or written, and
-			leases do not run out. Start the core servers that are missing, until a majority of the
-			core's members runs. Data is served.`,
+		Description: `Locks, elections and other data of the coordination store cannot be read or
+			written; leases do not run out. Start the missing core servers until a majority of the
+			core's members runs. Keyspaces are served.`,
 	},
 	{
 		Name:     "TidemarkCoreMemberDown",
@@ -29,9 +29,9 @@ var coreAlerts = []Alert{
 		For:      2 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} members of the core of {{ $labels.job }} do not answer.",
-		Description: `Of a core of three, no other member may fail: the core and the coordination store
-			would have no leader. tidemark status names them; start them again, or replace them with
-			tidemark core replace.`,
+		Description: `If another member of a core of three fails, the core and the coordination
+			store have no leader. tidemark status names the members that do not answer: start them
+			again, or replace them with tidemark core replace.`,
 	},
 	{
 		Name: "TidemarkCoordinationNearQuota",
@@ -41,8 +41,9 @@ var coreAlerts = []Alert{
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "The coordination store of {{ $labels.job }} nears its quota.",
-		Description: `At the quota the NOSPACE alarm is raised, and puts and leases are refused: delete
-			what is not needed, compact the history, or give the members a higher --core-quota.`,
+		Description: `At the quota the NOSPACE alarm is raised, and puts and new leases are
+			refused. Delete keys that are not needed, compact the history, or give the members a
+			higher --core-quota.`,
 	},
 	{
 		Name:     "TidemarkNodesCutOff",
@@ -50,9 +51,9 @@ var coreAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "Nodes of {{ $labels.job }} that run do not hear each other.",
-		Description: `tidemark status names the pairs. Partitions with a leader on one side have a
-			replica less, and clients may reach either side only: see to the network between the
-			two.`,
+		Description: `tidemark status names the pairs. Partitions with a leader on one side have
+			one replica fewer, and clients may reach only one side. Repair the network between the
+			two nodes.`,
 	},
 	{
 		Name:     "TidemarkReplicasBehind",
@@ -60,8 +61,9 @@ var coreAlerts = []Alert{
 		For:      15 * time.Minute,
 		Severity: Warning,
 		Summary:  "Replicas of {{ $labels.job }} have not caught up for a quarter of an hour.",
-		Description: `tidemark status says on which nodes. A node that is down does not catch up:
-			start it. One that runs may have a slow disk, or be sent snapshots one after the other.`,
+		Description: `tidemark status names the nodes. A node that is down does not catch up:
+			start it. A node that runs may have a slow disk, or may receive one snapshot after the
+			other.`,
 	},
 	{
 		Name: "TidemarkNodesDown",
@@ -71,8 +73,8 @@ var coreAlerts = []Alert{
 		For:      2 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} data nodes of {{ $labels.job }} are down.",
-		Description: `Their partitions have fewer replicas than they should. tidemark nodes says
-			which ones; start them again.`,
+		Description: `Their partitions have fewer replicas than they should. tidemark nodes names
+			the nodes; start them again.`,
 	},
 	{
 		Name: "TidemarkHeartbeatsFail",
@@ -81,8 +83,8 @@ var coreAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "{{ $labels.instance }} does not reach the core.",
-		Description: `It serves what it has, and learns nothing new. See whether the core has a
-			leader, and whether this server reaches all addresses of --core.`,
+		Description: `The server serves its replicas, but does not learn of changes. Check that
+			the core has a leader, and that this server reaches all addresses of --core.`,
 	},
 	{
 		Name: "TidemarkCoreSlow",
@@ -92,8 +94,8 @@ var coreAlerts = []Alert{
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "The slowest hundredth of the core's commands takes {{ $value | humanizeDuration }}.",
-		Description: `Look at the disks of core servers, and give them machines without other work
-			if nodes keep them busy.`,
+		Description: `Check the disks of core servers. If data nodes keep these machines busy,
+			give the core machines of its own.`,
 	},
 	{
 		Name: "TidemarkCoreChangeStuck",
@@ -102,10 +104,11 @@ var coreAlerts = []Alert{
 			or max by (job) (tidemark_core_membership_change_age_seconds) > 3600`,
 		For:      time.Minute,
 		Severity: Warning,
-		Summary: "A change of the members of the core of {{ $labels.job }} has not got on for " +
+		Summary: "A change of the members of the core of {{ $labels.job }} has made no progress for " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `tidemark core list says what it waits for: mostly a server that does not answer.
-			Start it, or take the newcomer back with tidemark core remove.`,
+		Description: `tidemark core list shows what the change waits for: usually a server that
+			does not answer. Start that server, or cancel the addition of a member with tidemark
+			core remove.`,
 	},
 	{
 		Name: "TidemarkCoreOverloaded",
@@ -115,7 +118,7 @@ var coreAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "The core refuses commands because too many wait, on {{ $labels.instance }}.",
-		Description: `Find what asks so much of it: keyspaces created in a loop, or nodes that
-			register again and again. Then its disk.`,
+		Description: `Find the source of the commands: a program that creates keyspaces in a
+			loop, or nodes that register again and again. Then check the disk of the core server.`,
 	},
 }

@@ -11,8 +11,9 @@ var partitionAlerts = []Alert{
 		For:      time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value }} partitions of {{ $labels.job }} have no leader, as the core sees it.",
-		Description: `They cannot be read or written. tidemark status names them, and tidemark nodes
-			the nodes that are down: start those, a majority of each partition's replicas has to run.`,
+		Description: `These partitions cannot be read or written. tidemark status names them, and
+			tidemark nodes shows the nodes that are down: start these nodes. A majority of each
+			partition's replicas has to run.`,
 	},
 	{
 		Name: "TidemarkServerSeesNoLeaders",
@@ -20,10 +21,11 @@ var partitionAlerts = []Alert{
 			max by (job, instance, server) (tidemark_node_leaderless_partitions) > 0`,
 		For:      time.Minute,
 		Severity: Critical,
-		Summary: "{{ $labels.instance }} knows no leader of {{ $value }} partitions that it has " +
-			"a replica of.",
-		Description: `If other servers see leaders, this one is cut off from them: look at the network
-			between servers. Otherwise the partitions have lost their majority: start the missing nodes.`,
+		Summary: "{{ $labels.instance }} knows no leader of {{ $value }} partitions of which it has " +
+			"a replica.",
+		Description: `If other servers know leaders of these partitions, this server is cut off
+			from them: check the network between servers. Otherwise the partitions have lost their
+			majority: start the missing nodes.`,
 	},
 	{
 		Name: "TidemarkReplicasBroken",
@@ -31,9 +33,10 @@ var partitionAlerts = []Alert{
 			max by (job, instance, server) (tidemark_node_broken_replicas) > 0`,
 		For:      time.Minute,
 		Severity: Critical,
-		Summary:  "{{ $value }} replicas on the disk of {{ $labels.instance }} do not open.",
-		Description: `The log names each of them and says why. Their partitions go on with the other
-			replicas, and one fewer may be lost. If the disk cannot be trusted, replace the server.`,
+		Summary:  "{{ $value }} replicas on the disk of {{ $labels.instance }} cannot be opened.",
+		Description: `The log names each replica and gives the reason. The partitions go on with
+			their other replicas, of which one fewer may be lost. If the disk cannot be trusted,
+			replace the server.`,
 	},
 	{
 		Name: "TidemarkReplicasFailed",
@@ -43,8 +46,8 @@ var partitionAlerts = []Alert{
 			or sum by (job, instance, server) (tidemark_replica_failures_total) > 0`,
 		Severity: Critical,
 		Summary:  "{{ $value }} replicas on {{ $labels.instance }} have failed since it started.",
-		Description: `The log says why. A failed replica stays out until the server is restarted; look
-			at the disk before that, and at /debug/replicas after it.`,
+		Description: `The log gives the reason. A failed replica does not take part until the
+			server is restarted. Check the disk before the restart, and /debug/replicas after it.`,
 	},
 	{
 		Name: "TidemarkReplicasLag",
@@ -55,8 +58,8 @@ var partitionAlerts = []Alert{
 		Severity: Warning,
 		Summary: "Followers do not keep up: {{ $labels.instance }} sends many snapshots, or takes " +
 			"no entries.",
-		Description: `Look for a server that is down again and again, or slow, or whose disk is full;
-			a longer --retain-log lets followers catch up by the log.`,
+		Description: `Find a server that restarts again and again, is slow, or has a full disk.
+			With a longer --retain-log, followers can catch up by the log.`,
 	},
 	{
 		Name: "TidemarkClosedTimestampsLag",
@@ -65,10 +68,10 @@ var partitionAlerts = []Alert{
 		For:      2 * time.Minute,
 		Severity: Warning,
 		Summary: "{{ $labels.instance }} can be read only as of {{ $value }} seconds ago, or more, " +
-			"where node {{ $labels.leader }} leads.",
-		Description: `Reads at the nearest replica are older than they should be, or go to the leader:
-			that node does not reach this server, its clock is not believed, or this server does not
-			keep up with the log.`,
+			"in partitions that node {{ $labels.leader }} leads.",
+		Description: `Reads at the nearest replica are older than they should be, or go to the
+			leader. The leading node does not reach this server, its clock is not trusted, or this
+			server does not keep up with the log.`,
 	},
 	{
 		Name: "TidemarkChangeFeedsLag",
@@ -77,11 +80,11 @@ var partitionAlerts = []Alert{
 			  (rate(tidemark_replica_feed_lag_seconds_bucket[5m]))) > 30`,
 		For:      10 * time.Minute,
 		Severity: Warning,
-		Summary: "Change feeds hear from {{ $labels.instance }} only of what was written " +
-			"{{ $value | humanizeDuration }} ago, or earlier.",
-		Description: `At least one partition there is held up: by locks of a transaction that is not
-			decided, or because what its replica has is old. The whole feed's progress waits for it, and
-			so do consumers of changes.`,
+		Summary: "Changes that {{ $labels.instance }} sends to change feeds are " +
+			"{{ $value | humanizeDuration }} old, or older.",
+		Description: `At least one partition is delayed: a transaction that is not decided holds
+			locks, or the replica lags behind. The progress of the whole feed, and of its consumer,
+			waits for that partition.`,
 	},
 	{
 		Name: "TidemarkSnapshotsFail",
@@ -92,17 +95,18 @@ var partitionAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "Snapshots that {{ $labels.instance }} sends fail.",
-		Description: `A replica that needs one stays behind. The log names the receiver: see whether
-			it runs, has room on its disk, and can be reached.`,
+		Description: `A replica that needs a snapshot stays behind. The log names the receiver:
+			check that it runs, has room on its disk, and can be reached.`,
 	},
 	{
 		Name: "TidemarkReplicaChangesStalled",
 		Expr: `
 			sum by (job, instance, server)
 			  (increase(tidemark_node_replica_changes_stalled_total[15m])) > 0`,
-		Severity:    Warning,
-		Summary:     "Creating or removing replicas waits for the disk of {{ $labels.instance }}.",
-		Description: `The disk stands still or is very slow. Look at it, and at the kernel's log.`,
+		Severity: Warning,
+		Summary:  "Creating or removing replicas waits for the disk of {{ $labels.instance }}.",
+		Description: `The disk does not answer or is very slow. Check the disk, and the kernel's
+			log.`,
 	},
 	{
 		Name: "TidemarkLeadersMisplaced",
@@ -110,10 +114,10 @@ var partitionAlerts = []Alert{
 			max by (job, instance, server) (tidemark_node_misplaced_leaders) > 0`,
 		For:      time.Hour,
 		Severity: Warning,
-		Summary: "{{ $labels.instance }} has led {{ $value }} partitions for an hour that others " +
+		Summary: "{{ $labels.instance }} has led {{ $value }} partitions for an hour that other nodes " +
 			"should lead.",
 		Description: `A node that should lead does not take over: it is down, its disk is full or
-			slow, its clock is wrong, or it lags.`,
+			slow, its clock is wrong, or its replicas lag.`,
 	},
 	{
 		Name: "TidemarkGarbageCollectionFails",
@@ -122,7 +126,7 @@ var partitionAlerts = []Alert{
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "Garbage collections fail on {{ $labels.instance }}.",
-		Description: `Old versions stay, and the disk fills. The log says why each failed: usually
-			partitions without quorum, or a disk that is full.`,
+		Description: `Old versions stay, and the disk fills. The log gives the reason of each
+			failure: usually partitions without a quorum, or a full disk.`,
 	},
 }

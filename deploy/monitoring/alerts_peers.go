@@ -10,10 +10,10 @@ var peerAlerts = []Alert{
 			  (increase(tidemark_rpc_unauthenticated_peers_refused_total[15m])) > 10`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} refuses many who speak as servers and are not.",
-		Description: `The log says from where and why. A server of this cluster has a wrong
-			or expired certificate, or another secret: put it right. Anything else should not reach
-			the port.`,
+		Summary:  "{{ $labels.instance }} refuses many callers that claim to be servers.",
+		Description: `The log has the address and the reason. If the caller is a server of this
+			cluster, its certificate is wrong or expired, or it has another secret: correct that.
+			Keep all other callers away from the port.`,
 	},
 	{
 		Name: "TidemarkPeerMessagesRefused",
@@ -22,10 +22,10 @@ var peerAlerts = []Alert{
 			  (increase(tidemark_host_messages_refused_total[15m])) > 10`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary: "{{ $labels.instance }} refuses messages of peers that cannot be " +
-			"({{ $labels.reason }}).",
-		Description: `The log names the peer and the partition. Many from one server are that
-			server's: stop it and look at its disk and memory. Or another process speaks in its name.`,
+		Summary:  "{{ $labels.instance }} refuses impossible messages of peers ({{ $labels.reason }}).",
+		Description: `The log names the peer and the partition. If many messages come from one
+			server, stop that server and test its disk and memory. Otherwise another process may
+			speak in its name.`,
 	},
 	{
 		Name: "TidemarkPeerMessagesDropped",
@@ -36,8 +36,8 @@ var peerAlerts = []Alert{
 		For:      10 * time.Minute,
 		Severity: Warning,
 		Summary:  "Raft messages are dropped on {{ $labels.instance }}.",
-		Description: `A peer is down or slow, or this server is overloaded. See tidemark nodes, the
-			network, and the processor and disk of both sides.`,
+		Description: `A peer is down or slow, or this server is overloaded. Check tidemark nodes,
+			the network, and the processors and disks of both sides.`,
 	},
 	{
 		Name: "TidemarkClientsDisplaced",
@@ -48,15 +48,15 @@ var peerAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Warning,
 		Summary:  "Clients of {{ $labels.instance }} open more connections than their share.",
-		Description: `Find the host or certificate with very many connections: each program needs one
-			client, not one for each request.`,
+		Description: `Find the host or certificate with very many connections: a program needs
+			one client, not one client for each request.`,
 	},
 	{
 		Name:     "TidemarkBadReplies",
 		Expr:     `sum by (job, instance, server) (increase(tidemark_rpc_bad_replies_total[1h])) > 0`,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} made answers that it could not send.",
-		Description: `This is a mistake in Tidemark. Keep the log and report it. Requests without an
-			answer end by their timeout.`,
+		Summary:  "{{ $labels.instance }} made responses that it could not send.",
+		Description: `This is a bug in Tidemark. Keep the log and report it. Requests without a
+			response end by their timeouts.`,
 	},
 }

@@ -9,9 +9,9 @@ var placementAlerts = []Alert{
 			max by (job) (tidemark_placement_partitions_unavailable) > 0`,
 		For:      time.Minute,
 		Severity: Critical,
-		Summary:  "{{ $value }} partitions of {{ $labels.job }} have fewer replicas than a majority.",
-		Description: `Nothing is done about them by itself. tidemark why PARTITION names the nodes that
-			are needed: start those.`,
+		Summary:  "No majority of the replicas answers in {{ $value }} partitions of {{ $labels.job }}.",
+		Description: `These partitions are not repaired automatically. tidemark why PARTITION
+			names the nodes that are needed: start them.`,
 	},
 	{
 		Name: "TidemarkPartitionsUnderReplicated",
@@ -21,8 +21,9 @@ var placementAlerts = []Alert{
 		Severity: Warning,
 		Summary: "{{ $value }} partitions of {{ $labels.job }} have had fewer replicas than they " +
 			"should for half an hour.",
-		Description: `Lost replicas are replaced by themselves, if a node can take them. tidemark why
-			PARTITION says what that waits for: room, limits, more nodes, or a pause of placement.`,
+		Description: `Lost replicas are replaced automatically if a node can take them. tidemark
+			why PARTITION shows what the replacement waits for: room, limits, more nodes, or paused
+			placement.`,
 	},
 	{
 		Name: "TidemarkPartitionFrozen",
@@ -32,9 +33,9 @@ var placementAlerts = []Alert{
 		Severity: Critical,
 		Summary: "A partition of {{ $labels.job }} has been frozen for more than a minute: it serves " +
 			"nothing.",
-		Description: `Its left neighbour is to consume it, which takes a moment, or is taken back.
-			tidemark partitions says which one is frozen, and tidemark why PARTITION what that waits
-			for.`,
+		Description: `The partition is to be merged into its left neighbour; an attempt normally
+			ends within seconds. tidemark partitions shows the frozen partition, and tidemark why
+			PARTITION what the merge waits for.`,
 	},
 	{
 		Name: "TidemarkPlacementStuck",
@@ -43,8 +44,8 @@ var placementAlerts = []Alert{
 		For:      time.Minute,
 		Severity: Warning,
 		Summary:  "A change of replicas of {{ $labels.job }} has been under way for more than an hour.",
-		Description: `tidemark operators says what it waits for. tidemark move PARTITION --cancel takes
-			it back.`,
+		Description: `tidemark operators shows what the change waits for. tidemark move PARTITION
+			--cancel cancels it.`,
 	},
 	{
 		Name: "TidemarkConsumerBehind",
@@ -52,11 +53,35 @@ var placementAlerts = []Alert{
 			max by (job, keyspace) (tidemark_core_consumer_retention_used_ratio) > 0.5`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary: "A consumer of the changes of keyspace {{ $labels.keyspace }} of {{ $labels.job }} " +
-			"is behind by {{ $value | humanizePercentage }} of the time for which history is " +
-			"kept for it.",
-		Description: `tidemark consumers KEYSPACE says which one. See why its process does not go on; if
-			there is none any more, tidemark consumers delete KEYSPACE NAME. Beyond its time it has to
-			read everything anew; until then what it has not taken takes room on disk.`,
+		Summary: "The lag of a consumer of keyspace {{ $labels.keyspace }} of {{ $labels.job }} is " +
+			"{{ $value | humanizePercentage }} of the time for which history is kept for it.",
+		Description: `tidemark consumers KEYSPACE shows the consumer. Find out why its process
+			does not continue; if the consumer is not needed any more, delete it with tidemark
+			consumers delete KEYSPACE NAME. Versions that it has not read take room on disk. Beyond
+			its time, it has to read the whole keyspace again.`,
+	},
+	{
+		Name: "TidemarkKeyspaceQuotaNear",
+		Expr: `
+			max by (job, keyspace, quota) (tidemark_core_keyspace_quota_used_ratio) > 0.8`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary: "Keyspace {{ $labels.keyspace }} of {{ $labels.job }} uses " +
+			"{{ $value | humanizePercentage }} of its quota ({{ $labels.quota }}).",
+		Description: `At the quota requests are refused: for stored bytes those that add data, for
+			requests and throughput all beyond it. tidemark keyspace describe KEYSPACE shows what is used,
+			tidemark keyspace alter KEYSPACE changes the quota.`,
+	},
+	{
+		Name: "TidemarkKeyspaceQuotaReached",
+		Expr: `
+			max by (job, keyspace, quota) (tidemark_core_keyspace_quota_used_ratio) >= 1`,
+		For:      time.Minute,
+		Severity: Warning,
+		Summary: "Keyspace {{ $labels.keyspace }} of {{ $labels.job }} has reached its quota " +
+			"({{ $labels.quota }}): requests are refused.",
+		Description: `Clients get kv.ErrQuota. For stored bytes: delete data, and wait for the GC window,
+			or raise the quota. For requests and throughput: find the client that asks for so much
+			(tidemark slow, tidemark top), or raise the quota with tidemark keyspace alter KEYSPACE.`,
 	},
 }

@@ -13,8 +13,8 @@ var requestAlerts = []Alert{
 		For:      5 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $value | humanizePercentage }} of the requests to {{ $labels.job }} fail.",
-		Description: `The dashboard of partitions shows them by outcome. Other alerts usually say why:
-			nodes that are down, clocks, damaged replicas.`,
+		Description: `The dashboard of partitions shows failed requests by outcome. Other alerts
+			usually give the cause: nodes that are down, clocks, or damaged replicas.`,
 	},
 	{
 		Name: "TidemarkRequestsOverloaded",
@@ -26,8 +26,24 @@ var requestAlerts = []Alert{
 		Severity: Warning,
 		Summary: "{{ $labels.instance }} refuses {{ $value | humanizePercentage }} of its requests " +
 			"as overloaded.",
-		Description: `Clients send them again, later. See which is short: the disk of the log
-			(tidemark_raftlog_pending_bytes), the processor, or one partition that gets everything.`,
+		Description: `Clients send the requests again later. Find the resource that is short: the
+			disk of the log (tidemark_raftlog_pending_bytes), the processor, or one partition that
+			gets most of the load.`,
+	},
+	{
+		Name: "TidemarkAdmissionQueueLong",
+		Expr: `
+			histogram_quantile(0.99, sum by (job, instance, server, le)
+			  (rate(tidemark_node_admission_wait_seconds_bucket{priority="normal"}[5m]))) > 0.25
+			and on (job, instance, server) sum by (job, instance, server)
+			  (increase(tidemark_node_admission_wait_seconds_count{priority="normal"}[5m])) > 1000`,
+		For:      5 * time.Minute,
+		Severity: Warning,
+		Summary: "{{ $labels.instance }} gets more requests than it can handle: requests wait " +
+			"{{ $value | humanizeDuration }} before they begin.",
+		Description: `Processors are short. One in a hundred of the requests that have to wait
+			waits at least that long. Tenants (a user and a keyspace) have equal shares; the tenant
+			that asks for most waits longest.`,
 	},
 	{
 		Name: "TidemarkRequestsWithoutMemory",
@@ -36,9 +52,10 @@ var requestAlerts = []Alert{
 			  (increase(tidemark_rpc_requests_without_memory_total[10m])) > 10`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} has no memory for requests of clients.",
+		Summary:  "{{ $labels.instance }} refuses requests of clients for lack of memory.",
 		Description: `Clients have more unanswered requests, or larger ones, than their share of
-			1 GiB. Let them send less at once, or use more hosts.`,
+			the part requests of the memory limit. Let them send less at once, or raise
+			--memory-limit.`,
 	},
 	{
 		Name: "TidemarkReadsSlow",
@@ -51,8 +68,8 @@ var requestAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The slowest hundredth of reads on {{ $labels.instance }} takes " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `As the server sees it, without the network. Reads wait for locks, for a disk,
-			for the processor, or are of very many rows.`,
+		Description: `The time is measured on the server, without the network. Reads wait for
+			locks, for a disk or for a processor, or read very many rows.`,
 	},
 	{
 		Name: "TidemarkWritesSlow",
@@ -65,8 +82,8 @@ var requestAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The slowest hundredth of writes on {{ $labels.instance }} takes " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `As the server sees it, without the way to the client. Writes wait for the syncs
-			of a quorum, for locks, and for writes before them.`,
+		Description: `The time is measured on the server, without the network. Writes wait for
+			the log syncs of a quorum, for locks, and for earlier writes.`,
 	},
 	{
 		Name: "TidemarkLogSyncSlow",
@@ -77,8 +94,8 @@ var requestAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The slowest hundredth of log syncs on {{ $labels.instance }} takes " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `Every write waits for them. Something else uses the disk, or it is too slow:
-			put node/log on a faster one.`,
+		Description: `Every write waits for a sync on a quorum. Another program uses the disk, or
+			the disk is too slow: put node/log on a faster disk.`,
 	},
 	{
 		Name: "TidemarkApplySlow",
@@ -89,8 +106,8 @@ var requestAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The slowest hundredth of applies on {{ $labels.instance }} takes " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `Writes are answered after they are applied. Look at the processor of the
-			machine, at write stalls, and at the disk of node/state.`,
+		Description: `Writes are answered after they are applied. Check the processor of the
+			machine, write stalls, and the disk of node/state.`,
 	},
 	{
 		Name: "TidemarkLogBacklog",
@@ -101,7 +118,7 @@ var requestAlerts = []Alert{
 		For:      2 * time.Minute,
 		Severity: Warning,
 		Summary:  "{{ $value | humanize1024 }}B wait for the log's disk on {{ $labels.instance }}.",
-		Description: `With twice as much, writes are refused as overloaded. The disk of node/log stands
-			still or is too slow for what is written.`,
+		Description: `At twice that size, writes are refused as overloaded. The disk of node/log
+			does not answer, or is too slow for the load.`,
 	},
 }

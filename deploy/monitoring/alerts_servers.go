@@ -9,9 +9,9 @@ var serverAlerts = []Alert{
 		For:      2 * time.Minute,
 		Severity: Critical,
 		Summary:  "{{ $labels.instance }} does not answer Prometheus.",
-		Description: `See whether the process runs and the machine can be reached; start it again with
-			the same directory. Its partitions go on while a majority of their replicas does; a second
-			loss may stop some.`,
+		Description: `Check that the process runs and that the machine can be reached; start the
+			server again with the same directory. Its partitions go on while a majority of their
+			replicas runs; after a second loss some partitions may stop.`,
 	},
 	{
 		Name: "TidemarkServerNotStarted",
@@ -21,18 +21,19 @@ var serverAlerts = []Alert{
 			unless on (job, instance) tidemark_node_unhealthy`,
 		For:      5 * time.Minute,
 		Severity: Critical,
-		Summary:  "{{ $labels.instance }} runs, and is neither a node nor a member of the core yet.",
-		Description: `Ask its /readyz what it waits for: usually other servers of the --core list,
-			free disk space, or a directory that is not its own.`,
+		Summary:  "{{ $labels.instance }} runs, but is neither a node nor a member of the core yet.",
+		Description: `Its page /readyz says what it waits for: usually other servers of the
+			--core list, free disk space, or the right directory.`,
 	},
 	{
 		Name: "TidemarkServerRestarts",
 		Expr: `
 			changes(process_start_time_seconds[1h]) > 2
 			and on (job, instance) tidemark_build_info`,
-		Severity:    Warning,
-		Summary:     "{{ $labels.instance }} has restarted {{ $value }} times within an hour.",
-		Description: `Read the end of its log before each start, and the kernel's log for kills.`,
+		Severity: Warning,
+		Summary:  "{{ $labels.instance }} has restarted {{ $value }} times within an hour.",
+		Description: `Read the end of its log before each start, and look for kills in the
+			kernel's log.`,
 	},
 	{
 		Name: "TidemarkMemoryHigh",
@@ -41,9 +42,10 @@ var serverAlerts = []Alert{
 			> on (job, instance) 1.05 * sum by (job, instance) (tidemark_memory_limit_bytes)`,
 		For:      15 * time.Minute,
 		Severity: Warning,
-		Summary: "{{ $labels.instance }} has {{ $value | humanize1024 }}B of memory, more than its " +
+		Summary: "{{ $labels.instance }} uses {{ $value | humanize1024 }}B of memory, more than its " +
 			"memory limit.",
-		Description: `Caches, queues and requests are bounded by --memory-limit. Take a heap profile.`,
+		Description: `Caches, queues and requests are bounded by --memory-limit. Take a heap
+			profile, and report it.`,
 	},
 	{
 		Name: "TidemarkFileDescriptorsLow",
@@ -52,8 +54,9 @@ var serverAlerts = []Alert{
 			and on (job, instance) tidemark_build_info`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} has {{ $value | humanizePercentage }} of its files open.",
-		Description: `Raise the limit of open files (LimitNOFILE of systemd), and see whether
+		Summary: "{{ $labels.instance }} has opened {{ $value | humanizePercentage }} of the files that " +
+			"it may open.",
+		Description: `Raise the limit of open files (LimitNOFILE of systemd), and check whether
 			clients open more connections than they need.`,
 	},
 	{
@@ -63,8 +66,8 @@ var serverAlerts = []Alert{
 		For:      time.Hour,
 		Severity: Warning,
 		Summary:  "The servers of {{ $labels.job }} have run {{ $value }} versions for an hour.",
-		Description: `Finish the upgrade, or go back: the changelog says which versions talk to
-			each other.`,
+		Description: `Finish the upgrade, or go back. tidemark upgrade status shows the version
+			of each server.`,
 	},
 	{
 		Name: "TidemarkUpgradeNotFinalized",
@@ -74,18 +77,19 @@ var serverAlerts = []Alert{
 		Severity: Warning,
 		Summary: "Every server of {{ $labels.job }} has run a new release for a week, and the upgrade " +
 			"is not finalised.",
-		Description: `New formats and messages are not used before that, and the next release cannot be
-			installed. tidemark upgrade status says what changes, tidemark upgrade finalize does it.`,
+		Description: `Until then the new formats and messages are not used, and the next release
+			cannot be installed. tidemark upgrade status shows what finalising changes; tidemark
+			upgrade finalize finalises the upgrade.`,
 	},
 	{
 		Name: "TidemarkProcessPauses",
 		Expr: `
 			max by (job, instance, server) (increase(tidemark_host_pauses_total[1h])) > 3`,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} stood still again and again within an hour.",
-		Description: `The process got no processor for an election timeout or more, so that others
-			took over what it led. Look for a machine that is overloaded or swaps, processor limits of its
-			container, and virtual machines that are stopped or moved.`,
+		Summary:  "The process of {{ $labels.instance }} got no processor several times within an hour.",
+		Description: `Each time, it got no processor for an election timeout or more, and other
+			servers took over its leaderships. Look for a machine that is overloaded or swaps, for
+			processor limits of its container, and for virtual machines that are stopped or moved.`,
 	},
 	{
 		Name: "TidemarkCertificateExpires",
@@ -93,10 +97,10 @@ var serverAlerts = []Alert{
 			min by (job, instance, server)
 			  (tidemark_tls_certificate_expiry_timestamp_seconds) - time() < 14 * 86400`,
 		Severity: Warning,
-		Summary: "The certificate of {{ $labels.instance }} runs out in " +
+		Summary: "The certificate of {{ $labels.instance }} expires in " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `Renew it: when it has run out, neither clients nor servers connect to this
-			server any more. The server takes new files without a restart.`,
+		Description: `Renew it. After that time neither clients nor servers can connect to this
+			server. The server takes new files without a restart.`,
 	},
 	{
 		Name: "TidemarkCertificateNearlyExpired",
@@ -104,9 +108,9 @@ var serverAlerts = []Alert{
 			min by (job, instance, server)
 			  (tidemark_tls_certificate_expiry_timestamp_seconds) - time() < 2 * 86400`,
 		Severity: Critical,
-		Summary: "The certificate of {{ $labels.instance }} runs out in " +
+		Summary: "The certificate of {{ $labels.instance }} expires in " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `Renew it now. When it has run out, neither clients nor servers connect to this
-			server any more, and certificates that were made together run out together.`,
+		Description: `Renew it now. After that time neither clients nor servers can connect to
+			this server. Certificates that were made together expire together.`,
 	},
 }

@@ -16,9 +16,9 @@ var transactionAlerts = []Alert{
 		Severity: Warning,
 		Summary: "For each transaction that commits on {{ $labels.job }}, {{ $value | humanize }} " +
 			"have to run again.",
-		Description: `Many write the same keys. tidemark debug txns shows which waits for which;
-			make the transactions shorter, lock what will be written as it is read (GetForUpdate), or
-			spread the keys.`,
+		Description: `Many transactions write the same keys. tidemark debug txns shows which
+			transaction waits for which. Make transactions shorter, lock keys that will be written
+			when they are read (GetForUpdate), or spread the writes over more keys.`,
 	},
 	{
 		Name: "TidemarkTransactionsCutOff",
@@ -29,8 +29,9 @@ var transactionAlerts = []Alert{
 		Severity: Warning,
 		Summary: "{{ $labels.job }} aborts transactions that hold their locks for too long " +
 			"({{ $labels.reason }}).",
-		Description: `abandoned: clients die or lose their connection. expired, idle: they hold locks
-			beyond the limits of their keyspace. tidemark txn list names the clients.`,
+		Description: `abandoned: clients end or lose their connections. expired, idle:
+			transactions hold locks beyond the limits of their keyspace. tidemark txn list shows the
+			clients.`,
 	},
 	{
 		Name: "TidemarkPushesFail",
@@ -39,9 +40,9 @@ var transactionAlerts = []Alert{
 			  (rate(tidemark_txn_push_outcomes_total{outcome="failed"}[5m])) > 1`,
 		For:      5 * time.Minute,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} gets no answer about transactions that are in the way.",
-		Description: `Requests wait for locks whose coordinators do not answer: partitions without
-			leader, or a network that is cut. tidemark status names such partitions.`,
+		Summary:  "{{ $labels.instance }} gets no answers about transactions whose locks are in the way.",
+		Description: `Requests wait for locks whose coordinators do not answer: partitions have
+			no leader, or the network is cut. tidemark status names such partitions.`,
 	},
 	{
 		Name: "TidemarkPushesMany",
@@ -51,9 +52,10 @@ var transactionAlerts = []Alert{
 			and sum by (job) (rate(tidemark_txn_pushes_total[10m])) > 100`,
 		For:      15 * time.Minute,
 		Severity: Warning,
-		Summary:  "{{ $labels.job }} asks {{ $value | humanize }} times about others for each commit.",
-		Description: `Much waits for few locks. tidemark debug txns shows the keys and the
-			transactions that hold them; abort one that is forgotten with tidemark txn abort.`,
+		Summary: "{{ $labels.job }} asks about other transactions {{ $value | humanize }} times for each " +
+			"commit.",
+		Description: `Many requests wait for few locks. tidemark debug txns shows the keys and
+			the transactions that hold them; tidemark txn abort ends a forgotten transaction.`,
 	},
 	{
 		Name: "TidemarkLockWaitsLong",
@@ -64,9 +66,9 @@ var transactionAlerts = []Alert{
 		Severity: Warning,
 		Summary: "The slowest hundredth of waits for locks on {{ $labels.job }} takes " +
 			"{{ $value | humanizeDuration }}.",
-		Description: `tidemark txn list shows what holds locks for longest and how many wait for it.
-			Give its keyspace a shorter --txn-max-age or --txn-max-idle if it is always the same
-			application.`,
+		Description: `tidemark txn list shows the transactions that have held locks for longest,
+			and how many requests wait for them. If they are always those of one application, give
+			its keyspace a shorter --txn-max-age or --txn-max-idle.`,
 	},
 	{
 		Name: "TidemarkLocksPileUp",
@@ -75,8 +77,8 @@ var transactionAlerts = []Alert{
 		For:      30 * time.Minute,
 		Severity: Warning,
 		Summary:  "{{ $value | humanize }} keys are locked on {{ $labels.instance }}.",
-		Description: `Transactions are never ended, or very large. tidemark txn list names them,
-			tidemark txn abort ends one.`,
+		Description: `Transactions are never ended, or very large. tidemark txn list shows them;
+			tidemark txn abort ends a transaction.`,
 	},
 	{
 		Name: "TidemarkTransactionRecordsKept",
@@ -84,8 +86,9 @@ var transactionAlerts = []Alert{
 			sum by (job, instance, server) (increase(tidemark_txn_records_kept_total[30m])) > 10`,
 		For:      time.Hour,
 		Severity: Warning,
-		Summary:  "{{ $labels.instance }} cannot tidy up records of transactions.",
-		Description: `A partition that they wrote to does not answer, and the outcomes are kept for
-			it. Bring that partition back: tidemark status names those without leader.`,
+		Summary:  "{{ $labels.instance }} cannot remove records of committed transactions.",
+		Description: `A partition to which the transactions wrote does not answer, and their
+			outcomes are kept for that partition. tidemark status names partitions without a leader:
+			bring the partition back.`,
 	},
 }

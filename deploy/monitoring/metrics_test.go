@@ -163,7 +163,7 @@ func runCluster(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	keyspace, err := client.CreateKeyspace(ctx, "k", kv.Hash(2))
+	keyspace, err := client.CreateKeyspace(ctx, "k", kv.Hash(2), kv.QuotaRequests(1_000_000))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,17 +91,33 @@ var nodes = Dashboard{
 						`(rate(tidemark_rpc_request_seconds_bucket[$__rate_interval])))`,
 						perServer + " {{kind}} p99"},
 				}},
+			{Title: "Requests by stage, p99", Description: "Where the time of requests goes on the " +
+				"server. One in 64 is counted.", Unit: "s", Queries: []Query{
+				{`histogram_quantile(0.99, sum by (instance, server, stage, le) ` +
+					`(rate(tidemark_node_request_stage_seconds_bucket[$__rate_interval])))`,
+					perServer + " {{stage}}"}}},
+			{Title: "Requests at work", Description: "Requests that have begun and are not answered, and " +
+				"how many may be, which falls while processors are short.", Unit: "short",
+				Queries: []Query{
+					{`sum by (instance, server) (tidemark_node_admission_working_requests)`,
+						perServer + " at work"},
+					{`sum by (instance, server) (tidemark_node_admission_limit_requests)`,
+						perServer + " limit"}}},
+			{Title: "Requests refused by the queue", Description: "Their user has too many requests to " +
+				"the same keyspace in the queue; clients send them again later.", Unit: "reqps",
+				Queries: []Query{{`sum by (instance, server) ` +
+					`(rate(tidemark_node_admission_refused_total[$__rate_interval]))`, perServer}}},
 			{Title: "Certificate", Description: "How long the server's certificate is good for.",
 				Unit: "s", Queries: []Query{{`min by (instance, server) ` +
 					`(tidemark_tls_certificate_expiry_timestamp_seconds) - time()`, perServer}},
 				Empty: "only servers with TLS have a certificate"},
-			{Title: "Hosts that pause", Description: "Processors are short, and hosts that use much of " +
+			{Title: "Throttled hosts", Description: "Processors are short, and hosts that use much of " +
 				"them are slowed down: seconds that their connections paused, in a second.", Unit: "short",
 				Queries: []Query{{`sum by (instance, server) ` +
 					`(rate(tidemark_rpc_throttle_seconds_total[$__rate_interval]))`, perServer}}},
 			level("Streams of clients", "short", "", `tidemark_rpc_client_streams`),
-			{Title: "Refused", Description: "Strangers are not servers of this cluster. Displaced " +
-				"clients open more than their share.", Unit: "ops", Queries: []Query{
+			{Title: "Refused", Description: "Strangers are programs that are not servers of this " +
+				"cluster. Displaced clients open more than their share.", Unit: "ops", Queries: []Query{
 				{`sum by (instance, server) ` +
 					`(rate(tidemark_rpc_unauthenticated_peers_refused_total[$__rate_interval]))`,
 					perServer + " strangers"},

@@ -19,7 +19,7 @@ var overview = Dashboard{
 				"while after a node was down.", `max(tidemark_placement_replicas_behind)`),
 			alarm("Without leader", "Partitions that cannot be read or written, as the core sees it.",
 				`sum(tidemark_placement_partitions - tidemark_placement_partitions_led`+onCoreLeader+`)`),
-			alarm("Unfit nodes", "Nodes that serve nothing, because of their clock or disk.",
+			alarm("Unhealthy nodes", "Nodes that serve nothing, because of their clock or disk.",
 				`sum(tidemark_node_unhealthy)`),
 			alarm("Disks full", "Stores below their reserve. They take no writes.",
 				`sum(max by (job, instance, server) (tidemark_engine_full))`),
@@ -60,6 +60,13 @@ var overview = Dashboard{
 			slowest("Log syncs, p99", "Every write waits for one, on a quorum of its replicas.",
 				"tidemark_raftlog_sync_seconds", `{part="node"}`),
 			slowest("Waits for locks, p99", "", "tidemark_txn_lock_wait_seconds", ""),
+			level("Requests in the queue", "short", "Requests that wait to begin, because processors are "+
+				"short. 0: the node can do what it is asked for.",
+				"tidemark_node_admission_waiting_requests"),
+			slowest("Waits to begin, p99", "Of the requests of normal priority that had to wait.",
+				"tidemark_node_admission_wait_seconds", `{priority="normal"}`),
+			rate("Slow requests", "reqps", "Requests that took at least as long as the server's "+
+				"--slow-threshold. `tidemark slow` lists them.", "tidemark_node_slow_requests_total"),
 			level("Queued writes", "short", "Writes that wait to be evaluated. High: overloaded.",
 				"tidemark_replica_queued_writes"),
 		}},

@@ -80,7 +80,7 @@ var partitions = Dashboard{
 			rate("Searches for the middle of a large partition", "ops", "",
 				`tidemark_node_split_searches_total`),
 			rate("Replicas made by splits", "ops", "", `tidemark_node_split_replicas_total`),
-			rate("Replicas that became a part of others", "ops", "",
+			rate("Replicas merged into others", "ops", "",
 				`tidemark_node_replicas_merged_total`),
 			rate("Attempts to merge that were given up", "ops", "",
 				`tidemark_node_merges_given_up_total`),
@@ -130,6 +130,14 @@ var partitions = Dashboard{
 				Description: "How far it is behind. What it has not taken is kept.", Queries: []Query{
 					{`max by (keyspace) (tidemark_core_consumer_lag_seconds)`, "{{keyspace}}"},
 				}},
+			{Title: "Quotas of keyspaces", Unit: "percentunit",
+				Description: "What is used of each. At 100 % requests are refused.", Queries: []Query{
+					{`max by (keyspace, quota) (tidemark_core_keyspace_quota_used_ratio)`,
+						"{{keyspace}} {{quota}}"},
+				}},
+			{Title: "Requests refused for quotas", Unit: "ops", Queries: []Query{
+				{`sum by (quota) (rate(tidemark_node_quota_refused_total[$__rate_interval]))`, "{{quota}}"},
+			}},
 			{Title: "Garbage collections", Unit: "ops", Queries: []Query{
 				{`sum(rate(tidemark_node_gc_runs_total[$__rate_interval]))`, "runs"},
 				{`sum(rate(tidemark_node_gc_failures_total[$__rate_interval]))`, "failures"},

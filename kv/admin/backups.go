@@ -14,54 +14,60 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// LatestBackup as BackupOptions.Parent stands for the newest complete backup of the cluster in the
-// target.
+// LatestBackup is a value for BackupOptions.Parent and RestoreOptions.Backup. It stands for the
+// newest complete backup of the cluster in the target.
 const LatestBackup = "latest"
 
-// BackupOptions say which backup is wanted.
+// BackupOptions describe a backup, or a restore.
 type BackupOptions struct {
-	// ID names it; empty: a new id. Give the same id to ask again for the same backup.
+	// ID is the id of the backup. If it is empty, a new id is made. Give the same id to repeat a
+	// request for the same backup.
 	ID string
-	// Target is the URL of where it is kept, without credentials: every server has its own.
+	// Target is the URL of the place where the backup is kept, without credentials: every server has
+	// its own credentials.
 	Target string
-	// Parent is the backup that it continues, by id, or LatestBackup; empty: it is a full one.
+	// Parent is the backup that an incremental backup continues: an id, or LatestBackup. It is empty
+	// for a full backup.
 	Parent string
-	// Include and Exclude are names of keyspaces, or patterns with `*`. Without Include all are in it.
+	// Include and Exclude are names of keyspaces, or patterns with `*`. Without Include, all keyspaces
+	// are included.
 	Include, Exclude []string
-	// Recipients are the age recipients ("age1...") who can read it; none: it is not encrypted.
+	// Recipients are the age recipients ("age1...") who can read the backup. Without recipients the
+	// backup is not encrypted.
 	Recipients []string
-	// BytesPerSecond bounds what each node reads for it; 0: no bound.
+	// BytesPerSecond limits how much each node reads for the backup. 0 means no limit.
 	BytesPerSecond uint64
-	// Keep bounds for how long the history that it reads is protected from garbage collection; 0: 24
-	// hours.
+	// Keep limits how long the history that the backup reads is protected from garbage collection. 0
+	// means 24 hours.
 	Keep time.Duration
-	// Restore, if set, says that not a backup is made but one restored; Include and Exclude say of
-	// which keyspaces. Parent, Recipients and Keep are not used then.
+	// Restore, if set, asks for a restore instead of a backup. Include and Exclude then select the
+	// keyspaces to restore. Parent, Recipients and Keep are not used.
 	Restore *RestoreOptions
 }
 
-// RestoreOptions say what is restored.
+// RestoreOptions describe a restore.
 type RestoreOptions struct {
-	// Backup is the id of the backup, or LatestBackup; empty: a moment is restored.
+	// Backup is the id of the backup, or LatestBackup. If it is empty, a moment is restored.
 	Backup string
-	// At is the moment that is restored without a Backup, Newest says that it is the last one that
-	// can be. Log is the log that is used, in answers.
+	// At is the moment to restore without a Backup. Newest asks for the latest moment that can be
+	// restored. Log is set in answers: the log that is used.
 	At     kv.Timestamp
 	Newest bool
 	Log    string
-	// Names gives keyspaces other names than those in the backup.
+	// Names gives keyspaces other names than they have in the backup.
 	Names map[string]string
 	// Identities is the text of a file of age identities, for an encrypted backup.
 	Identities string
-	// Coordination has the coordination store filled, too, with its users and roles. It must be empty.
+	// Coordination asks for a restore of the coordination store, with its users and roles. The store
+	// must be empty.
 	Coordination bool
-	// Settings has what placement may do set as it was.
+	// Settings asks for a restore of the settings of placement.
 	Settings bool
-	// NoKeyspaces leaves all keyspaces out.
+	// NoKeyspaces excludes all keyspaces.
 	NoKeyspaces bool
 }
 
-// BackupState says what has become of a backup.
+// BackupState is the state of a backup.
 type BackupState string
 
 // The states of a backup.
@@ -73,29 +79,31 @@ const (
 	BackupCancelled  BackupState = "cancelled"
 )
 
-// BackupInfo is a backup that the core makes, or has made.
+// BackupInfo describes a backup that the core is making or has made.
 type BackupInfo struct {
 	BackupOptions
 	State        BackupState
 	Began, Ended time.Time
-	// Schedule is the name of the schedule that it is made for; empty: it was asked for.
+	// Schedule is the name of the schedule that the backup belongs to. It is empty if a user asked for
+	// the backup.
 	Schedule string
-	// Error says why it failed, or why something is left of one that was cancelled.
+	// Error says why the backup failed, or why objects of a cancelled backup are left.
 	Error string
-	// At is the moment that it restores; zero until that is chosen.
+	// At is the moment that the backup restores. It is zero until the moment is chosen.
 	At kv.Timestamp
-	// Step is what is being done, as a phrase. UnitsDone of Units are written; both are 0 until the
-	// units are known.
+	// Step is the current step, as a phrase. UnitsDone of Units units are written. Both are 0 until
+	// the units are known.
 	Step             string
 	UnitsDone, Units int
-	// Records and Bytes are of keys and values, StoredBytes of objects in the target.
+	// Records and Bytes count keys and values. StoredBytes is the size of the objects in the target.
 	Records, Bytes, StoredBytes uint64
-	// Failures counts attempts of nodes that failed and were repeated; LastFailure is the last one.
+	// Failures counts the attempts of nodes that failed and were repeated. LastFailure is the last
+	// error.
 	Failures    int
 	LastFailure string
 }
 
-// Over reports that nothing more will be done for the backup.
+// Over reports whether the work on the backup has ended.
 func (b *BackupInfo) Over() bool { return b.State != BackupRunning && b.State != BackupCancelling }
 
 var backupStates = map[clusterpb.BackupState]BackupState{
@@ -135,8 +143,8 @@ func backupInfo(b *clusterpb.Backup) BackupInfo {
 	return info
 }
 
-// CreateBackup has the core's leader make a backup, or restore one. It returns when that is
-// recorded; Backup tells how far it is.
+// CreateBackup asks the core's leader to make or restore a backup. It returns when the request is
+// recorded. Backup returns the progress.
 func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo, error) {
 	if o.ID == "" {
 		o.ID = manifest.NewID(time.Now(), rand.Uint32())
@@ -163,8 +171,8 @@ func (c *Client) CreateBackup(ctx context.Context, o BackupOptions) (BackupInfo,
 	return backupInfo(r.GetBackup()), err
 }
 
-// Backups lists the backups that the core makes, and the last ones that have ended, the newest
-// first. Those in a target are listed by "tidemark backup list".
+// Backups lists the backups that the core is making, and the last ones that have ended, the newest
+// first. "tidemark backup list" lists the backups in a target.
 func (c *Client) Backups(ctx context.Context) ([]BackupInfo, error) {
 	r, err := ask(ctx, c, "list backups", "", clusterpb.ClusterClient.ListBackups,
 		&clusterpb.ListBackupsRequest{})
@@ -175,7 +183,7 @@ func (c *Client) Backups(ctx context.Context) ([]BackupInfo, error) {
 	return all, err
 }
 
-// Backup tells how a backup is.
+// Backup returns the state of a backup.
 func (c *Client) Backup(ctx context.Context, id string) (BackupInfo, error) {
 	r, err := ask(ctx, c, "look up backup "+id, "", clusterpb.ClusterClient.ListBackups,
 		&clusterpb.ListBackupsRequest{Id: id})
@@ -185,8 +193,8 @@ func (c *Client) Backup(ctx context.Context, id string) (BackupInfo, error) {
 	return backupInfo(r.Backups[0]), nil
 }
 
-// CancelBackup ends a backup that is not complete, and has removed what was written of it. It
-// returns when that is recorded.
+// CancelBackup ends an incomplete backup, and has its objects removed. It returns when that is
+// recorded.
 func (c *Client) CancelBackup(ctx context.Context, id string) (BackupInfo, error) {
 	r, err := ask(ctx, c, "cancel backup "+id, "", clusterpb.ClusterClient.CancelBackup,
 		&clusterpb.CancelBackupRequest{Id: id})

@@ -15,13 +15,12 @@ import (
 // goroutines.
 type Client struct{ conn *conn.Conn }
 
-// New makes a client for administration from a kv.Client: it uses the client's connections and
-// user. It costs nothing and needs no Close; after the kv.Client's Close, calls fail with
-// kv.ErrClosed.
+// New makes a client for administration from a kv.Client. It uses the connections and the user of
+// the kv.Client, and needs no Close. After the kv.Client's Close, calls fail with kv.ErrClosed.
 func New(client *kv.Client) *Client { return &Client{conn.Of(client)} }
 
-// ask makes one call of the Cluster service, and makes its error that of the operation op on a
-// keyspace, or with an empty name on the cluster.
+// ask makes one call of the Cluster service. It converts an error to the error of the operation op
+// on a keyspace. An empty name stands for the cluster.
 func ask[Q, R any](ctx context.Context, c *Client, op, keyspace string,
 	method func(clusterpb.ClusterClient, context.Context, *Q, ...grpc.CallOption) (*R, error),
 	request *Q) (*R, error) {
@@ -32,7 +31,7 @@ func ask[Q, R any](ctx context.Context, c *Client, op, keyspace string,
 	return answer, nil
 }
 
-// invalid is an error of the caller's.
+// invalid returns an error for a mistake of the caller.
 func invalid(op, keyspace, format string, args ...any) error {
 	return kv.NewError(op, keyspace, fmt.Sprintf(format, args...), kv.ErrInvalidArgument)
 }

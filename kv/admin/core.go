@@ -9,7 +9,7 @@ import (
 
 // CoreMemberInfo is a member of the consistent core.
 type CoreMemberInfo struct {
-	// ID is never given out twice.
+	// ID is the id of the member. No id is given out twice.
 	ID      uint64
 	Address string
 	// Role is "voter" or "learner"; while the voters change, "incoming" or "outgoing".
@@ -20,8 +20,8 @@ type CoreMemberInfo struct {
 	// LeadsCoordination: the member leads the coordination store. If no member has it set, the
 	// store has no leader that the core's leader knows.
 	LeadsCoordination bool
-	// Behind is the number of log entries that the member still lacks. Snapshot: a snapshot is on
-	// its way to the member.
+	// Behind is the number of log entries that the member still lacks. Snapshot: a snapshot is being
+	// sent to the member.
 	Behind   uint64
 	Snapshot bool
 	// Health is the member's report about itself; nil if the member was not asked, did not answer,
@@ -31,8 +31,8 @@ type CoreMemberInfo struct {
 
 // CoreMemberHealth is the report of a member of the consistent core about itself and the others.
 type CoreMemberHealth struct {
-	// NotReady has the reasons why the member's server is not ready, one sentence each; empty if it
-	// is.
+	// NotReady has the reasons why the member's server is not ready, one sentence each. It is empty if
+	// the server is ready.
 	NotReady []string
 	// Silent are the ids of the members that the member does not hear.
 	Silent []uint64
@@ -50,19 +50,23 @@ type CoreMemberHealth struct {
 	// member leads nothing meanwhile.
 	DiskSlow, DiskStalled bool
 	LogSync               time.Duration
+	// ProcessorWait and RoundTrips are as in NodeInfo; RoundTrips are by member.
+	ProcessorWait time.Duration
+	RoundTrips    map[uint64]time.Duration
 }
 
 // CoordinationFollower is a member of the coordination store as its leader sees it.
 type CoordinationFollower struct {
-	// ID is that of the member of the core. The other fields are as in CoreMemberInfo.
+	// ID is the id of the member of the core. The other fields have the same meanings as in
+	// CoreMemberInfo.
 	ID       uint64
 	Answers  bool
 	Behind   uint64
 	Snapshot bool
 }
 
-// CoordinationAlarm is an alarm of the coordination store: "NOSPACE" (a member has no room, and
-// puts are refused) or "CORRUPT" (members differ, and nothing is written).
+// CoordinationAlarm is an alarm of the coordination store: "NOSPACE" (a member has no disk space,
+// and puts are refused) or "CORRUPT" (the data of members differs, and nothing is written).
 type CoordinationAlarm struct {
 	Type string
 	// Server is the id of the member's data directory, as the etcd API shows it.
@@ -83,7 +87,7 @@ type CoreChange struct {
 	Began          time.Time
 }
 
-// Core is the members of the consistent core.
+// Core describes the consistent core.
 type Core struct {
 	Members    []CoreMemberInfo
 	Candidates []CoreCandidate
@@ -103,8 +107,8 @@ func (c *Client) Core(ctx context.Context) (Core, error) {
 	return c.listCore(ctx, &clusterpb.ListCoreRequest{})
 }
 
-// CoreHealth is Core, and asks each member that answers how it is, which takes up to two seconds if
-// a member does not say.
+// CoreHealth does the same as Core, and also asks each member that answers for its health. The call
+// takes up to two seconds if a member does not answer.
 func (c *Client) CoreHealth(ctx context.Context) (Core, error) {
 	return c.listCore(ctx, &clusterpb.ListCoreRequest{Health: true})
 }
@@ -144,7 +148,8 @@ func memberHealth(h *clusterpb.MemberHealth) *CoreMemberHealth {
 	health := &CoreMemberHealth{NotReady: h.NotReady, Silent: h.Silent,
 		CoordinationOpen: h.CoordinationOpen, CoordinationFailed: h.CoordinationFailed,
 		DiskSlow: h.DiskSlow, DiskStalled: h.DiskStalled,
-		LogSync: time.Duration(h.SyncMicros) * time.Microsecond}
+		LogSync: micros(h.SyncMicros), ProcessorWait: micros(h.ProcessorWaitMicros),
+		RoundTrips: roundTrips(h.RoundTrips)}
 	for _, f := range h.CoordinationFollowers {
 		health.Coordination = append(health.Coordination, CoordinationFollower{ID: f.Replica,
 			Answers: f.Answers, Behind: f.Behind, Snapshot: f.Snapshot})
@@ -164,10 +169,10 @@ func (c *Client) ChangeCore(ctx context.Context, add, remove string) error {
 	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Add: add, Remove: remove})
 }
 
-// AddCoreLearner begins to make the server at an address, which offers itself, a member of the core
-// that has the whole state, and does not vote until ChangeCore adds it. The core has one of these
-// at most. It is refused until all members are known to run a version that knows of learners. It
-// returns as ChangeCore does.
+// AddCoreLearner begins to add the server at an address, which offers itself, to the core as a
+// learner: a member that has the whole state but does not vote until ChangeCore adds it. The core
+// has at most one learner. The call is refused until all members are known to run a version that
+// supports learners. It returns as ChangeCore does.
 func (c *Client) AddCoreLearner(ctx context.Context, address string) error {
 	return c.changeCore(ctx, &clusterpb.ChangeCoreRequest{Learner: address})
 }

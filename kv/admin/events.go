@@ -7,7 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Explanation is why something is as it is, in words and for programs.
+// Explanation explains the state of something, as text and in a form for programs.
 type Explanation struct {
 	Text string
 	JSON []byte
@@ -23,7 +23,7 @@ func (c *Client) WhyNode(ctx context.Context, node uint64) (Explanation, error) 
 	return c.why(ctx, &clusterpb.WhyRequest{Node: node})
 }
 
-// WhyKeyspace explains how far a keyspace is from what it wants.
+// WhyKeyspace explains how far a keyspace is from its wanted placement.
 func (c *Client) WhyKeyspace(ctx context.Context, keyspace string) (Explanation, error) {
 	return c.why(ctx, &clusterpb.WhyRequest{Keyspace: keyspace})
 }
@@ -37,14 +37,16 @@ func (c *Client) why(ctx context.Context, r *clusterpb.WhyRequest) (Explanation,
 type Event struct {
 	Number uint64
 	At     time.Time
-	// Kind is that of an operator that ended (see OperatorInfo), or "node", "keyspace" or "settings".
+	// Kind is the kind of an operator that ended (see OperatorInfo), or "node", "keyspace" or
+	// "settings".
 	Kind      string
 	Partition uint64
 	Keyspace  string
-	// To, From and Leader are as in OperatorInfo; an event of a node has the node in To.
+	// To, From and Leader have the same meanings as in OperatorInfo. In an event about a node, To is
+	// the node.
 	To, From, Leader uint64
 	Operator         uint64
-	// Reason is why it was begun, Outcome how it ended, in words.
+	// Reason says why the change was begun. Outcome says how it ended. Both are texts.
 	Reason, Outcome string
 	Took            time.Duration
 	Bytes           uint64

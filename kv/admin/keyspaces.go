@@ -28,19 +28,19 @@ type KeyspaceInfo struct {
 	// out. nil for a hash keyspace. The caller may keep and change them. See SplitAtHidden.
 	SplitAt  [][]byte
 	Replicas int
-	// Placement is where replicas have to be, and Leaders where leaders should be: see
-	// kv.PlaceReplicas and kv.PreferLeaders. Empty: anywhere.
+	// Placement says where replicas have to be, and Leaders where leaders should be: see
+	// kv.PlaceReplicas and kv.PreferLeaders. An empty text means anywhere.
 	Placement, Leaders string
 	GCWindow           time.Duration
 	// ClosedLag is how far replicas that do not lead lag behind the present for reads.
 	ClosedLag time.Duration
-	// CommitWait: every write to it is acknowledged, and seen, only when every clock has passed its
-	// timestamp.
+	// CommitWait: a write to the keyspace is acknowledged, and visible, only when every clock has
+	// passed its timestamp.
 	CommitWait bool
 	// MaxTransactionAge and MaxTransactionIdle limit how long a transaction may hold locks in the
 	// keyspace, and how long its application may be idle meanwhile.
 	MaxTransactionAge, MaxTransactionIdle time.Duration
-	// DefaultTTL is the time to live of values whose write names none; 0: such values do not
+	// DefaultTTL is the time to live of values whose write sets none. If it is 0, such values do not
 	// expire.
 	DefaultTTL time.Duration
 	// SplitSize is the size from which a partition splits, MergeSize the size below which two
@@ -48,9 +48,23 @@ type KeyspaceInfo struct {
 	// themselves.
 	SplitSize, MergeSize uint64
 	AutoSplit            bool
-	State                KeyspaceState
+	// Quotas has the quotas. A quota is 0 if there is no such quota. Used has the used amounts. It is
+	// nil if the keyspace has no quota, or if the core does not know the amounts yet.
+	Quotas Quotas
+	Used   *Quotas
+	State  KeyspaceState
 	// WaitingFor says what a keyspace in state "creating" lacks.
 	WaitingFor string
+}
+
+// Quotas has the amounts that quotas can limit. See kv.QuotaBytes, kv.QuotaRequests and
+// kv.QuotaThroughput.
+type Quotas struct {
+	// Bytes is the number of stored bytes. Requests is a number of requests a second. Throughput is a
+	// number of bytes of requests and answers a second. In KeyspaceInfo.Used, Requests and Throughput
+	// include the admitted and the waiting requests of about two seconds. They are 0 if the keyspace
+	// has no such quota.
+	Bytes, Requests, Throughput uint64
 }
 
 // Hashed reports whether the keyspace is partitioned by hash; otherwise it is by range.
@@ -96,6 +110,10 @@ func keyspaceInfo(i *clusterpb.KeyspaceInfo, table *route.Table) KeyspaceInfo {
 	}
 	info.SplitSize, info.MergeSize = keys.SplitSizes(k)
 	info.AutoSplit = !k.GetNoAuto()
+	info.Quotas = Quotas{k.GetQuotaBytes(), k.GetQuotaRequestsPerSecond(), k.GetQuotaBytesPerSecond()}
+	if u := i.Usage; u != nil {
+		info.Used = &Quotas{u.Bytes, u.RequestsPerSecond, u.BytesPerSecond}
+	}
 	limits := txn.LimitsOf(k)
 	info.MaxTransactionAge, info.MaxTransactionIdle = limits.Age, limits.Idle
 	if k.GetPartitioning() == clusterpb.Partitioning_HASH {
@@ -141,7 +159,7 @@ func (c *Client) Keyspace(ctx context.Context, name string) (KeyspaceInfo, error
 	return found[0], nil
 }
 
-// keyspaces describes those keyspaces that are wanted.
+// keyspaces describes the keyspaces that are wanted.
 func (c *Client) keyspaces(ctx context.Context,
 	wanted func(*clusterpb.Keyspace) bool) (all []KeyspaceInfo, err error) {
 	ctx, cancel := c.conn.Bound(ctx)
@@ -162,7 +180,7 @@ func (c *Client) keyspaces(ctx context.Context,
 	return all, nil
 }
 
-// learnSplits has the table show the partitions of range keyspaces, where they are split.
+// learnSplits waits until the table shows the partitions of range keyspaces that are split.
 func (c *Client) learnSplits(ctx context.Context, listed []*clusterpb.KeyspaceInfo) error {
 	var asked []*route.Keyspace
 	table := c.conn.Sender.Table()
@@ -173,11 +191,11 @@ func (c *Client) learnSplits(ctx context.Context, listed []*clusterpb.KeyspaceIn
 			continue
 		}
 		ks := table.KeyspaceByID(keys.KeyspaceID(k.GetId()))
-		if ks == nil { // it was made just now, and the table does not show it yet
+		if ks == nil { // the keyspace is new, and the table does not show it yet
 			var err error
 			if ks, err = c.conn.Resolve(ctx, k.GetName()); err != nil {
 				if errors.Is(err, route.ErrNoKeyspace) {
-					continue // dropped meanwhile
+					continue // the keyspace was dropped meanwhile
 				}
 				return err
 			}

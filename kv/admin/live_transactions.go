@@ -18,13 +18,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// LiveTransaction is a transaction with locks in a partition, as that partition knows it.
+// LiveTransaction is a transaction with locks in a partition, according to that partition.
 type LiveTransaction struct {
-	// ID is as in kv.Error.Transaction, and Begun when its first attempt began: in conflicts the
-	// older transaction wins.
+	// ID is the id as in kv.Error.Transaction. Begun is the time at which the first attempt of the
+	// transaction began: in conflicts the older transaction wins.
 	ID    string
 	Begun kv.Timestamp
-	// Keyspace and Partition are where the locks are.
+	// Keyspace and Partition say where the locks are.
 	Keyspace  string
 	Partition uint64
 	// Locks and Spans are the numbers of locked keys and of held spans. OldestLock is the age of
@@ -39,15 +39,15 @@ type LiveTransaction struct {
 	// Waiters are the requests that wait for the locks, in the order in which they came.
 	Waiters []LockWaiter
 
-	// keyspaceID is that of Keyspace, and wire what the partition has answered.
+	// keyspaceID is the id of Keyspace. wire is the partition's answer.
 	keyspaceID keys.KeyspaceID
 	wire       *kvpb.LiveTransaction
 }
 
 // LockWaiter is a request that waits for another transaction's lock.
 type LockWaiter struct {
-	// Transaction is the id of the waiting request's transaction; "" if the request belongs to
-	// none.
+	// Transaction is the id of the waiting request's transaction. It is "" if the request belongs to
+	// no transaction.
 	Transaction string
 	Key         []byte
 	Waited      time.Duration
@@ -56,12 +56,13 @@ type LockWaiter struct {
 }
 
 // LiveTransactions lists the transactions that hold locks at present, with the requests that wait
-// for them: those with the oldest locks first, and at most `most`. keyspace selects the
-// transactions with locks in one keyspace; empty: in all. A transaction with locks in several
-// partitions is listed once for each. The list is for people: leaders are asked at different times,
-// and the state may have changed when the answer arrives. The second result reports whether there
-// are more transactions. If partitions do not answer, the error wraps an UnansweredError, and the
-// answers of the other partitions are returned with it.
+// for these locks. Transactions with the oldest locks come first, and at most `most` are listed.
+// keyspace selects the transactions with locks in one keyspace. If it is empty, all keyspaces are
+// listed. A transaction with locks in several partitions is listed once for each. The list is meant
+// for people: the leaders are asked at different times, and the state may have changed when the
+// answer arrives. The second result reports whether there are more transactions. If partitions do
+// not answer, the error wraps an UnansweredError, and the answers of the other partitions are
+// returned with it.
 func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
 	most int) ([]LiveTransaction, bool, error) {
 	const op = "live transactions"
@@ -76,8 +77,8 @@ func (c *Client) LiveTransactions(ctx context.Context, keyspace string,
 	return found.all, found.more, found.err(op, keyspace)
 }
 
-// inspectAll asks the partitions of a keyspace, or with an empty name all, for the transactions
-// that have locks, or for one of them.
+// inspectAll asks the partitions of a keyspace for the transactions that have locks, or for one
+// transaction. An empty name stands for all keyspaces.
 func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byte,
 	found *liveTransactions) error {
 	ctx, cancel := c.conn.Bound(ctx)
@@ -119,7 +120,7 @@ func (c *Client) inspectAll(ctx context.Context, op, keyspace string, only []byt
 		inner, cancel := share(ctx, rounds-i/conn.ParallelRequests)
 		defer cancel()
 		c.inspect(inner, asked[i], only, found)
-		return nil // that one does not answer is no reason not to hear the others
+		return nil // the answers of the other partitions are still useful
 	})
 	found.cut()
 	return nil
@@ -177,7 +178,7 @@ type inspection struct {
 	partition *route.Partition
 }
 
-// failed notes why a partition did not answer.
+// failed records why a partition did not answer.
 func (c *Client) failed(found *liveTransactions, at inspection, err error) {
 	var e *kv.Error
 	errors.As(c.conn.Wrap("live transactions", at.keyspace.Info.Name, err), &e)
@@ -189,7 +190,7 @@ func (c *Client) failed(found *liveTransactions, at inspection, err error) {
 	found.unanswered = append(found.unanswered, e)
 }
 
-// err is nil if all have answered.
+// err returns nil if all partitions have answered.
 func (f *liveTransactions) err(op, keyspace string) error {
 	if len(f.unanswered) == 0 {
 		return nil
@@ -246,7 +247,7 @@ func (c *Client) inspect(ctx context.Context, at inspection, only []byte, found 
 	found.add(ks, answer.Partition.ID, answer.GetInspectTransactions())
 }
 
-// maxInspected is the most that one partition is asked for.
+// maxInspected is the maximum number of transactions that one partition is asked for.
 const maxInspected = 10_000
 
 func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction) LiveTransaction {
@@ -273,5 +274,3 @@ func liveTransaction(keyspace string, partition uint64, x *kvpb.LiveTransaction)
 	}
 	return out
 }
-
-func micros(n uint64) time.Duration { return time.Duration(n) * time.Microsecond }

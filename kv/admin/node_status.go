@@ -12,13 +12,13 @@ type NodeStatus string
 
 // The values of NodeStatus.
 const (
-	// NodeActive holds replicas and leads.
+	// NodeActive: the node holds replicas and leads.
 	NodeActive NodeStatus = "active"
 	// NodeDraining: the node keeps its replicas, leads nothing, and gets no new replicas.
 	NodeDraining NodeStatus = "draining"
-	// NodeDecommissioning gives its replicas up, to other nodes.
+	// NodeDecommissioning: the node's replicas are moved to other nodes.
 	NodeDecommissioning NodeStatus = "decommissioning"
-	// NodeGone: the node holds nothing, and its id is refused for good. Its directory can be
+	// NodeGone: the node holds nothing, and its id is refused permanently. Its directory can be
 	// deleted.
 	NodeGone NodeStatus = "gone"
 )
@@ -48,7 +48,8 @@ type NodeProgress struct {
 	// other node can take are not counted as left.
 	Replicas, Leaders, ReplicasLeft, LeadersLeft int
 	Bytes, BytesLeft                             uint64
-	// InTheWay is the first obstacle for a part of that, as a sentence; empty if none is known.
+	// InTheWay is the first obstacle to moving the rest away, as a sentence. It is empty if no
+	// obstacle is known.
 	InTheWay string
 }
 

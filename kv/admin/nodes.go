@@ -34,6 +34,11 @@ type NodeInfo struct {
 	// hands its leaderships to them. LogSync is the time that a sync takes; 0: not known.
 	DiskSlow bool
 	LogSync  time.Duration
+	// ProcessorWait is the time for which the node's process waits for a processor: in half of the
+	// last seconds, some work was delayed by that time. It is 0 if it is not known.
+	ProcessorWait time.Duration
+	// RoundTrips has the known round-trip times to other nodes, by node.
+	RoundTrips map[uint64]time.Duration
 	// ClockUnhealthy: the node's clock is wrong or has jumped, and the node serves nothing.
 	ClockUnhealthy bool
 	// FailedReplicas is the number of replicas on the node's disk that are damaged or have failed
@@ -60,7 +65,9 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 		DiskUsed: n.GetStats().GetDiskUsedBytes(), DiskFree: n.GetStats().GetDiskFreeBytes(),
 		DiskFull: n.GetStats().GetDiskFull(), ClockUnhealthy: n.GetStats().GetClockUnhealthy(),
 		DiskSlow:       n.GetStats().GetDiskSlow(),
-		LogSync:        time.Duration(min(n.GetStats().GetSyncMicros(), 1<<40)) * time.Microsecond,
+		LogSync:        micros(n.GetStats().GetSyncMicros()),
+		ProcessorWait:  micros(n.GetStats().GetProcessorWaitMicros()),
+		RoundTrips:     roundTrips(n.GetStats().GetRoundTrips()),
 		FailedReplicas: n.GetStats().GetFailedReplicas(),
 		NotReady:       slices.Clone(n.GetStats().GetNotReady()),
 		Silent:         slices.Clone(n.GetStats().GetSilent()),
@@ -79,6 +86,17 @@ func nodeInfo(n *clusterpb.Node) NodeInfo {
 		info.Started = time.Unix(n.StartedUnix, 0)
 	}
 	return info
+}
+
+// micros converts a number of microseconds in a server's report.
+func micros(n uint64) time.Duration { return time.Duration(min(n, 1<<40)) * time.Microsecond }
+
+func roundTrips(reported []*clusterpb.PeerRoundTrip) map[uint64]time.Duration {
+	all := make(map[uint64]time.Duration, len(reported))
+	for _, t := range reported {
+		all[t.Peer] = micros(t.Micros)
+	}
+	return all
 }
 
 // Nodes lists the data nodes.
@@ -110,11 +128,11 @@ type NodeLatency struct {
 	Node         uint64
 	Address      string
 	Region, Zone string
-	// SameZone and SameRegion say whether it is where the client is (Locality).
+	// SameZone and SameRegion report whether the node is in the client's zone and region (Locality).
 	SameZone, SameRegion bool
 	// Latency is the latency of small requests, smoothed; 0 if it is not known.
 	Latency time.Duration
-	// Err is why the node did not answer; nil if it did.
+	// Err says why the node did not answer. It is nil if it did.
 	Err error
 }
 

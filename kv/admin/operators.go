@@ -36,7 +36,7 @@ type OperatorInfo struct {
 	SplitAtHidden bool
 	// Right is the right neighbour that a merge makes part of the partition; 0 for other kinds.
 	Right uint64
-	// Cancelled: the operator is being taken back.
+	// Cancelled: the operator is being undone.
 	Cancelled bool
 }
 
@@ -77,17 +77,17 @@ func (c *Client) TransferLeader(ctx context.Context, partition, to uint64) error
 	return err
 }
 
-// CancelOperator takes back the operator of a partition. A replica that was added is removed again,
-// unless the replica that it replaces is already being removed: then the change is completed, and
-// so is a split or merge that was carried out. A merge can be cancelled through either of its two
-// partitions.
+// CancelOperator undoes the operator of a partition. A replica that was added is removed again. If
+// the replica that it replaces is already being removed, the change is completed instead. A split
+// or merge that was carried out is completed too. A merge can be cancelled through either of its
+// two partitions.
 func (c *Client) CancelOperator(ctx context.Context, partition uint64) error {
 	_, err := ask(ctx, c, fmt.Sprintf("cancel what is under way in partition %d", partition), "",
 		clusterpb.ClusterClient.CancelOperator, &clusterpb.CancelOperatorRequest{Partition: partition})
 	return err
 }
 
-// Split is a split of a partition that was asked for.
+// Split describes a requested split of a partition.
 type Split struct {
 	// Operator is the id of the operator in Operators; 0 if the boundary exists already.
 	Operator uint64
@@ -110,7 +110,7 @@ func (c *Client) SplitPartition(ctx context.Context, keyspace string, key []byte
 	return Split{r.GetOperator(), r.GetPartition(), r.GetChild()}, err
 }
 
-// Merge is a merge of two partitions that was asked for.
+// Merge describes a requested merge of two partitions.
 type Merge struct {
 	// Operator is the id of the operator in Operators.
 	Operator uint64
@@ -119,10 +119,10 @@ type Merge struct {
 }
 
 // MergePartition begins to merge a partition with its right neighbour, whatever their sizes and
-// loads, and the caller that asked for the boundary between them. If their replicas are on
-// different nodes, those of the smaller partition are moved first. Reads and writes go on, except
-// for a short pause of the right partition. MergePartition returns when the merge is recorded;
-// Operators shows its progress, also after the core's leader has changed. The call may be repeated
+// loads, and even if a user asked for the boundary between them. If their replicas are on different
+// nodes, the replicas of the smaller partition are moved first. Reads and writes continue, except
+// for a short pause of the right partition. MergePartition returns when the merge is recorded.
+// Operators shows its progress, even after a change of the core's leader. The call may be repeated
 // while the merge is under way.
 func (c *Client) MergePartition(ctx context.Context, partition uint64) (Merge, error) {
 	r, err := ask(ctx, c, fmt.Sprintf("merge partition %d", partition), "",

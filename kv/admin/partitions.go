@@ -17,8 +17,8 @@ type PartitionInfo struct {
 	Keyspace string
 	// Hash is the number of a hash partition; -1 in a range keyspace.
 	Hash int
-	// Start and End are user keys, [Start, End). An empty End is no end. A hash partition that has
-	// not split has neither.
+	// Start and End are user keys: the partition has the keys in [Start, End). An empty End means no
+	// end. A hash partition that has not split has neither.
 	Start, End []byte
 	// StartHidden and EndHidden: the partition has such a bound, and this client may not see it.
 	// While authentication is enabled, a client sees only bounds that its user may read or write.
@@ -26,8 +26,8 @@ type PartitionInfo struct {
 	// Generation of the span and Membership version together are the epoch.
 	Generation, Membership uint64
 	Replicas               []ReplicaInfo
-	// FrozenFor is the left neighbour with which the partition is about to merge; 0: none. The
-	// partition serves nothing meanwhile.
+	// FrozenFor is the left neighbour with which the partition is about to merge, or 0. A frozen
+	// partition serves nothing.
 	FrozenFor uint64
 	// BoundaryAsked: a user asked for the boundary at the partition's start, so no automatic merge
 	// removes it.
@@ -36,10 +36,10 @@ type PartitionInfo struct {
 	Leader, Term uint64
 	LiveKeys     uint64
 	SizeBytes    uint64
-	// LiveBytes is the approximate number of bytes in newest versions.
+	// LiveBytes is the approximate size of the newest versions in bytes.
 	LiveBytes uint64
-	// Minute and FiveMinutes are the partition's activity, averaged over that time; if Measured is
-	// shorter, over Measured.
+	// Minute and FiveMinutes are the partition's activity, averaged over that time, or over Measured
+	// if Measured is shorter.
 	Minute, FiveMinutes PartitionActivity
 	Measured            time.Duration
 }

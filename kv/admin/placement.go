@@ -28,7 +28,7 @@ type PlacementSettings struct {
 	MergePause time.Duration
 }
 
-// Placement says what placement may do.
+// Placement returns the settings of placement.
 func (c *Client) Placement(ctx context.Context) (PlacementSettings, error) {
 	return c.placement(ctx, &clusterpb.PlacementSettings{})
 }
@@ -88,7 +88,7 @@ func placementSettings(s *clusterpb.PlacementSettings) PlacementSettings {
 		MergePause: time.Duration(s.GetMergePauseMillis()) * time.Millisecond}
 }
 
-// DecodePlacement reads the settings that are in a backup, in their JSON form.
+// DecodePlacement decodes the settings in a backup, in their JSON form.
 func DecodePlacement(text []byte) (PlacementSettings, error) {
 	s := new(clusterpb.PlacementSettings)
 	err := protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, s)

@@ -6,13 +6,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// RecoveredPartition is a partition that goes on from one replica after the loss of a majority.
+// RecoveredPartition is a partition that continues from one replica after the loss of its majority.
 type RecoveredPartition struct {
 	Partition uint64
 	Keyspace  uint32
-	// Node has the replica, and Replica is its id from then on.
+	// Node has the replica. Replica is the replica's new id.
 	Node, Replica uint64
-	// Membership is the partition's membership from then on, KnownMembership the highest membership
+	// Membership is the partition's new membership. KnownMembership is the highest membership that was
 	// known when the plan was made.
 	Membership, KnownMembership uint64
 }
@@ -23,9 +23,9 @@ type Recovered struct {
 	Recovered, Waiting, Dropped uint64
 }
 
-// ConfirmRecovery tells the cluster of a plan by which partitions that have lost their majority for
-// good go on (tidemark recover). From then on the lost nodes are refused. The call may be repeated,
-// and returns the progress of the recovery.
+// ConfirmRecovery tells the cluster of a plan for the recovery of partitions that have permanently
+// lost their majority (tidemark recover). From then on the lost nodes are refused. The call may be
+// repeated, and returns the progress of the recovery.
 func (c *Client) ConfirmRecovery(ctx context.Context, plan string, lost []uint64,
 	partitions []RecoveredPartition) (Recovered, error) {
 	request := &clusterpb.ConfirmRecoveryRequest{Plan: plan, LostNodes: lost}

@@ -9,45 +9,49 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// BackupSchedule says which backups the core's leader makes by itself.
+// BackupSchedule says which backups the core's leader makes automatically.
 type BackupSchedule struct {
 	// Name has 1 to 40 of a-z, 0-9 and hyphens.
 	Name string
-	// Target, Include, Exclude, Recipients and BytesPerSecond are as those of BackupOptions.
+	// Target, Include, Exclude, Recipients and BytesPerSecond have the same meanings as in
+	// BackupOptions.
 	Target           string
 	Include, Exclude []string
 	Recipients       []string
 	BytesPerSecond   uint64
-	// Full is how often a full backup is made, Incremental how often an incremental one (0: never),
-	// Log how often all changes are written to a log (0: never).
+	// Full is the interval between full backups, and Incremental the interval between incremental
+	// ones. Log is the interval at which all changes are written to a log. For Incremental and Log, 0
+	// means never.
 	Full, Incremental, Log time.Duration
-	// Retention is for how long every moment can be restored; what no such moment needs is removed.
-	// 0: for ever.
+	// Retention is the time for which every moment can be restored. Backups and rounds of logs that
+	// are not needed for that are removed. 0 means for ever.
 	Retention time.Duration
-	// Keep bounds for how long garbage collection leaves what the next backup or the log has to read;
-	// 0: three times Incremental, at least a day and at most a week.
+	// Keep limits how long garbage collection keeps the history that the next backup or the log has to
+	// read. 0 means three times Incremental, at least a day and at most a week.
 	Keep time.Duration
-	// Paused: no backup begins, and the log stands still.
+	// Paused: no backup begins, and the log is not written.
 	Paused bool
 }
 
-// BackupScheduleInfo is a schedule and what it has made.
+// BackupScheduleInfo is a schedule and its state.
 type BackupScheduleInfo struct {
 	BackupSchedule
 	Created time.Time
-	// Last is the newest complete backup, LastAt its moment, FullAt that of the newest full one.
+	// Last is the newest complete backup, and LastAt its moment. FullAt is the moment of the newest
+	// full backup.
 	Last           string
 	LastAt, FullAt kv.Timestamp
-	// Running is the backup that is being made; empty: none.
+	// Running is the backup that is being made, or empty.
 	Running string
-	// Error is the last failure, if no backup has been completed since then; Failures counts them.
+	// Error is the last failure, if no backup has been completed since then. Failures is the number of
+	// failures.
 	Error    string
 	ErrorAt  time.Time
 	Failures int
 	// Broken: the next backup has to be a full one.
 	Broken bool
-	// LogID is the log, LogAt the moment up to which it has all changes, LogError why it does not go
-	// on.
+	// LogID is the id of the log. LogAt is the moment up to which the log has all changes. LogError is
+	// the error that interrupts the log, or empty.
 	LogID    string
 	LogAt    kv.Timestamp
 	LogError string
@@ -72,16 +76,16 @@ func scheduleInfo(s *clusterpb.BackupSchedule) BackupScheduleInfo {
 	return info
 }
 
-// CreateBackupSchedule has the core's leader make backups by a schedule from now on. A schedule of
-// the same name is an error.
+// CreateBackupSchedule asks the core's leader to make backups by a schedule from now on. It fails
+// if there is a schedule of the same name.
 func (c *Client) CreateBackupSchedule(ctx context.Context,
 	s BackupSchedule) (BackupScheduleInfo, error) {
 	return c.setSchedule(ctx, "create backup schedule ", s.Name, &clusterpb.SetBackupScheduleRequest{
 		Schedule: s.message(), OnlyNew: true})
 }
 
-// SetBackupSchedule changes a schedule, or creates it. What it has made in the same target is
-// continued.
+// SetBackupSchedule changes a schedule, or creates it. Backups and logs that it has made in the
+// same target are continued.
 func (c *Client) SetBackupSchedule(ctx context.Context,
 	s BackupSchedule) (BackupScheduleInfo, error) {
 	return c.setSchedule(ctx, "set backup schedule ", s.Name, &clusterpb.SetBackupScheduleRequest{
@@ -96,7 +100,7 @@ func (c *Client) PauseBackupSchedule(ctx context.Context, name string,
 			Paused: &paused})
 }
 
-// RunBackupSchedule has the next backup of a schedule begin now.
+// RunBackupSchedule makes the next backup of a schedule begin now.
 func (c *Client) RunBackupSchedule(ctx context.Context, name string) (BackupScheduleInfo, error) {
 	return c.setSchedule(ctx, "run backup schedule ", name, &clusterpb.SetBackupScheduleRequest{
 		Schedule: &clusterpb.BackupSchedule{Name: name}, Now: true})
@@ -127,7 +131,7 @@ func (c *Client) BackupSchedules(ctx context.Context) ([]BackupScheduleInfo, err
 	return all, err
 }
 
-// DeleteBackupSchedule ends a schedule. What it has made stays in its target.
+// DeleteBackupSchedule ends a schedule. Its backups stay in the target.
 func (c *Client) DeleteBackupSchedule(ctx context.Context, name string) error {
 	_, err := ask(ctx, c, "delete backup schedule "+name, "",
 		clusterpb.ClusterClient.DeleteBackupSchedule,

@@ -19,8 +19,8 @@ type Status struct {
 	Ready      bool
 	WaitingFor string
 	Version    string
-	// Leaderless are partitions with a replica on that server that have had no leader for a while,
-	// as it knows itself: some of them, of LeaderlessTotal.
+	// Leaderless are some of the LeaderlessTotal partitions with a replica on that server that have
+	// had no leader for a while, according to the server itself.
 	Leaderless      []LeaderlessPartition
 	LeaderlessTotal int
 }
@@ -55,7 +55,7 @@ func statusOf(r *clusterpb.StatusResponse) Status {
 	return st
 }
 
-// Status asks a server how the cluster is.
+// Status asks a server for the state of the cluster.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	r, err := ask(ctx, c, "status", "", clusterpb.ClusterClient.Status, &clusterpb.StatusRequest{})
 	if err != nil {

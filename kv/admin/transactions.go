@@ -21,19 +21,19 @@ type OpenTransaction struct {
 	ID    string
 	Begun kv.Timestamp
 	Age   time.Duration
-	// Idle is the time for which the application had made no call in the transaction when its
-	// client was last heard of; zero if that time was short or is not known (State).
+	// Idle is the time for which the application had made no call in the transaction when its client
+	// was last heard. It is zero if that time was short or is not known (State).
 	Idle time.Duration
-	// Keyspace and Partition are of the coordinating partition; empty and 0 if the keyspace is
+	// Keyspace and Partition name the coordinating partition. They are empty and 0 if the keyspace is
 	// gone.
 	Keyspace  string
 	Partition uint64
 	// State is "pending", or for a short time "committed" or "aborted"; "" if the coordinating
 	// partition has no record of the transaction (it may have just begun), or was not asked.
 	State string
-	// Locks and Spans are the numbers of locked keys and held spans, in Partitions partitions. Key
-	// is the key, or the start of the span, that has been locked for longest: in KeyKeyspace, since
-	// OldestLock.
+	// Locks and Spans are the numbers of locked keys and held spans, in Partitions partitions. Key is
+	// the key with the oldest lock, or the start of the oldest held span. It is in KeyKeyspace, and
+	// has been locked since OldestLock.
 	Locks       uint64
 	Spans       uint64
 	Partitions  int
@@ -48,10 +48,10 @@ type OpenTransaction struct {
 	Waiters []LockWaiter
 }
 
-// Transactions lists the transactions that hold locks at present: those with the oldest locks
-// first, and at most `most`. keyspace selects the transactions with locks in one keyspace; empty:
-// in all. Each transaction is listed once, with the knowledge of all partitions that were asked.
-// Otherwise Transactions works as LiveTransactions.
+// Transactions lists the transactions that hold locks at present, those with the oldest locks
+// first, and at most `most`. keyspace selects the transactions with locks in one keyspace. If it is
+// empty, all keyspaces are listed. Each transaction is listed once, with the knowledge of all
+// partitions that were asked. In other respects Transactions is like LiveTransactions.
 func (c *Client) Transactions(ctx context.Context, keyspace string,
 	most int) ([]OpenTransaction, bool, error) {
 	const op = "transactions"
@@ -84,7 +84,7 @@ func (c *Client) Transactions(ctx context.Context, keyspace string,
 	return all, more, found.err(op, keyspace)
 }
 
-// merge adds what one partition knows of a transaction.
+// merge adds one partition's knowledge of a transaction.
 func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction) {
 	x := into[found.ID]
 	if x == nil {
@@ -108,7 +108,7 @@ func (c *Client) merge(into map[string]*OpenTransaction, found *LiveTransaction)
 	x.Waiters = append(x.Waiters, found.Waiters...)
 }
 
-// coordinates names the partition that coordinates a transaction, if it is known.
+// coordinates returns the partition that coordinates a transaction, if it is known.
 func (c *Client) coordinates(t *kvpb.Transaction) (keyspace string, partition uint64) {
 	ks := c.conn.Sender.Table().KeyspaceByID(keys.KeyspaceID(t.GetKeyspace()))
 	if ks == nil {
@@ -125,19 +125,18 @@ type TransactionEnd struct {
 	// Committed: the transaction had committed before it could be aborted, at the timestamp At.
 	Committed bool
 	At        kv.Timestamp
-	// Reason is why it is aborted, in words: because it was asked for, or for another reason
-	// before.
+	// Reason is the reason of the abort, in words: this request, or an earlier reason.
 	Reason string
 	// Already: an earlier request had aborted the transaction, and its locks were gone.
 	Already bool
 }
 
-// AbortTransaction aborts the transaction of an attempt's id (kv.Txn.ID, OpenTransaction.ID),
-// wherever its client runs. The client hears of it at its next call; kv.Client.Update runs the
-// function again. A transaction that has committed stays committed, and the result says so. The
-// call may be repeated: the leader that aborted the transaction remembers the id for a while. The
-// error is kv.ErrNotFound if no partition has a lock of the transaction: it has ended, or has
-// locked nothing.
+// AbortTransaction aborts a transaction, given the id of an attempt (kv.Txn.ID,
+// OpenTransaction.ID), wherever its client runs. The client learns of the abort at its next call.
+// kv.Client.Update then runs the function again. A transaction that has committed stays committed,
+// and the result says so. The call may be repeated: the leader that aborted the transaction
+// remembers the id for a while. The error is kv.ErrNotFound if no partition has a lock of the
+// transaction: it has ended, or has locked nothing.
 func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEnd, error) {
 	const op = "abort transaction"
 	raw, err := hex.DecodeString(id)
@@ -154,7 +153,7 @@ func (c *Client) AbortTransaction(ctx context.Context, id string) (TransactionEn
 	if err != nil {
 		return TransactionEnd{}, err
 	}
-	// An earlier server names them all.
+	// A server of an earlier version returns all transactions.
 	found.all = slices.DeleteFunc(found.all, func(x LiveTransaction) bool { return x.ID != id })
 	if len(found.all) == 0 {
 		if err := found.err(op, ""); err != nil {
@@ -184,7 +183,7 @@ func (c *Client) abortFound(ctx context.Context, op, id string,
 	transaction := found[0].wire.GetTransaction()
 	var locked []committer.Key
 	for _, x := range found {
-		if len(x.Key) > 0 { // the start of a span that is held need not be a key
+		if len(x.Key) > 0 { // the start of a held span is not always a key
 			locked = append(locked, committer.Key{Keyspace: x.keyspaceID, Key: x.Key})
 		}
 	}
@@ -200,7 +199,7 @@ func (c *Client) abortFound(ctx context.Context, op, id string,
 	return TransactionEnd{Reason: endedBecause(status.Reason)}, nil
 }
 
-// endedBecause is a reason in words.
+// endedBecause describes the reason of an abort in words.
 func endedBecause(reason kvpb.AbortReason) string {
 	switch reason {
 	case kvpb.AbortReason_ROLLED_BACK:

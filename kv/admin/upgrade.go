@@ -7,20 +7,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Upgrade shows how far the upgrade of a cluster to a new release is. Servers use the formats and
-// messages of the cluster's level, which is the number of a release's set of them.
+// Upgrade describes the upgrade of a cluster to a new release. Servers use the formats and messages
+// of the cluster's level. A level is the number of a release's set of formats and messages.
 type Upgrade struct {
-	// Level is the active level. Coming is the level that servers note at present, before it
-	// becomes active; it equals Level if none is coming. Target is the level to which the cluster
-	// can be raised next; it equals Level if no server supports a higher one.
+	// Level is the active level. Coming is the next level while servers record it on their disks,
+	// before it becomes active. It equals Level if no level is coming. Target is the level to which
+	// the cluster can be raised next. It equals Level if no server supports a higher one.
 	Level, Coming, Target uint32
 	// Release and TargetRelease are the releases of Level and Target, as text.
 	Release, TargetRelease string
 	// Servers are the nodes that are not decommissioned, and the members of the core.
 	Servers []UpgradeServer
-	// Gates are what the servers begin to do when the cluster is raised to Target.
+	// Gates are the new formats and messages that servers use after the cluster is raised to Target.
 	Gates []UpgradeGate
-	// AutoAfter is how long after ReadySince an upgrade is finalised by itself; 0: never.
+	// AutoAfter is the time after ReadySince at which an upgrade is finalised automatically. 0 means
+	// never.
 	AutoAfter time.Duration
 	// ReadySince is the time since which every server has supported Target; zero if not every
 	// server does, or if Target equals Level. ReadyFor is how long ago that was on the core's clock.
@@ -30,44 +31,46 @@ type Upgrade struct {
 
 // UpgradeServer is a server of the cluster, and the levels that its program supports.
 type UpgradeServer struct {
-	// Node is the id of the data node, Member that of the member of the core; 0: the server is none.
+	// Node is the id of the data node, and Member the id of the member of the core. An id is 0 if the
+	// server has no such role.
 	Node, Member     uint64
 	Address, Version string
 	// Alive: the server answers.
 	Alive bool
-	// Min and Max are the levels that the server's program supports. Both are 0 of a version from
-	// before there were levels.
+	// Min and Max are the lowest and highest level that the server's program supports. Both are 0 for
+	// a version from before there were levels.
 	Min, Max uint32
-	// Noted is the highest level that the server has noted on its disk, and Level the one that it
-	// goes by.
+	// Noted is the highest level that the server has recorded on its disk. Level is the level that the
+	// server uses.
 	Noted, Level uint32
-	// Obstacle is why the upgrade cannot be finalised with this server, and what to do; empty if it
-	// can.
+	// Obstacle says why this server prevents the finalisation of the upgrade, and what to do. It is
+	// empty if it does not.
 	Obstacle string
 }
 
-// UpgradeGate is a new format or message, which is used from a level on.
+// UpgradeGate is a new format or message that servers use from a level on.
 type UpgradeGate struct {
 	Name  string
 	Level uint32
-	// What is what the cluster does when the gate is open, as text.
+	// What describes what the cluster does when the gate is open, as text.
 	What string
 }
 
-// Upgrade shows how far an upgrade is.
+// Upgrade returns the state of an upgrade.
 func (c *Client) Upgrade(ctx context.Context) (Upgrade, error) {
 	return c.upgrade(ctx, &clusterpb.UpgradeRequest{})
 }
 
 // FinalizeUpgrade raises the cluster to the highest level that every server supports. From then on
-// no server can go back to the release before. It returns when that is recorded; Upgrade shows when
-// the level is active. An error names the servers that are in the way, and nothing is changed then.
+// no server can go back to the previous release. It returns when that is recorded. Upgrade shows
+// when the level is active. If servers prevent the finalisation, the error names them, and nothing
+// is changed.
 func (c *Client) FinalizeUpgrade(ctx context.Context) (Upgrade, error) {
 	return c.upgrade(ctx, &clusterpb.UpgradeRequest{Finalize: true})
 }
 
-// SetUpgradeTimer has upgrades finalised by themselves, so long after every server supports the new
-// level; 0: never.
+// SetUpgradeTimer sets the time after which upgrades are finalised automatically, once every server
+// supports the new level. 0 means never.
 func (c *Client) SetUpgradeTimer(ctx context.Context, after time.Duration) (Upgrade, error) {
 	if after < 0 {
 		return Upgrade{}, invalid("set the timer of upgrades", "", "the time is %s", after)

@@ -15,10 +15,11 @@ type Barrier struct {
 	name   string
 }
 
-// Barrier is the barrier of a name.
+// Barrier returns the barrier with a name.
 func (c *Client) Barrier(name string) *Barrier { return &Barrier{client: c, name: name} }
 
-// key stays once the barrier was used: what it says is held or released.
+// key returns the key of the barrier. The key stays after the first use of the barrier: its value
+// is the state, held or released.
 func (b *Barrier) key() string { return b.client.path("barrier", b.name) + "state" }
 
 const (
@@ -30,10 +31,11 @@ func isHeld(kv *mvccpb.KeyValue) bool {
 	return kv != nil && strings.HasPrefix(string(kv.Value), barrierHeld)
 }
 
-// Hold puts the barrier up. That it is up already is no error.
+// Hold raises the barrier. It returns no error if the barrier is raised already.
 func (b *Barrier) Hold(ctx context.Context) error { return b.put(ctx, "hold", barrierHeld) }
 
-// Release removes the barrier, and all waiters go on. It is no error if the barrier is not up.
+// Release removes the barrier, and all waiters continue. It returns no error if the barrier is not
+// raised.
 func (b *Barrier) Release(ctx context.Context) error {
 	return b.put(ctx, "release", barrierReleased)
 }
@@ -70,7 +72,7 @@ func (b *Barrier) put(ctx context.Context, op, state string) error {
 	}
 }
 
-// Wait returns when the barrier is not up, at once if it is not up now.
+// Wait returns when the barrier is not raised, at once if it is not raised now.
 func (b *Barrier) Wait(ctx context.Context) error {
 	const op = "wait"
 	if err := checkName(op, b.name); err != nil {
@@ -93,7 +95,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 			return fail(op, b.name, err)
 		}
 		if passed {
-			return nil // also if it is up again by now
+			return nil // even if the barrier is raised again by now
 		}
 	}
 }

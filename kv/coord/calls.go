@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// Attempts after a failure wait from retryBase to retryCap, doubling, with a jitter of a half.
+	// The pause after a failed attempt grows from retryBase to retryCap by doubling, with a jitter of
+	// a half.
 	retryBase = 20 * time.Millisecond
 	retryCap  = time.Second
 
@@ -108,7 +109,7 @@ func (c *Client) list(ctx context.Context, prefix string) (all []*mvccpb.KeyValu
 			clientv3.WithRev(revision))
 		if err != nil {
 			if revision != 0 && isCompacted(err) {
-				all, revision, from = nil, 0, prefix // it took too long; from the beginning
+				all, revision, from = nil, 0, prefix // the history was compacted during the read: start again
 				continue
 			}
 			return nil, 0, err

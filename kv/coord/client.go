@@ -30,22 +30,22 @@ const (
 	// to another server.
 	DefaultAttemptTimeout = 5 * time.Second
 
-	// A connection on which something waits and nothing arrives is closed after the sum of these
-	// two. Servers of etcd refuse clients that ping more often than every five seconds, or while
-	// nothing waits.
+	// A connection on which a call waits and nothing arrives is closed after pingAfter plus the time
+	// for an answer to the ping. Servers of etcd refuse clients that ping more often than every five
+	// seconds, or while no call waits.
 	pingAfter   = 10 * time.Second
 	pingTimeout = 5 * time.Second
 
 	// A server that cannot be reached is tried again after reconnectFirst, and then after growing
-	// pauses up to reconnectMost, with a random fifth more or less; an attempt has connectTimeout.
-	// So a client may stay without a connection for that long after an outage is over. gRPC's own
-	// pause of up to two minutes is longer than the default time to live of a session (DefaultTTL).
+	// pauses up to reconnectMost, randomized by a fifth. An attempt may take connectTimeout. So after
+	// the end of an outage a client may be without a connection for up to that time. gRPC's own pause
+	// of up to two minutes is longer than the default time to live of a session (DefaultTTL).
 	reconnectFirst = 50 * time.Millisecond
 	reconnectMost  = 3 * time.Second
 	connectTimeout = 5 * time.Second
 )
 
-// reconnect has the pauses before connections are made again.
+// reconnect configures the pauses between attempts to connect.
 var reconnect = grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: backoff.Config{
 	BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMost}}
 
@@ -53,9 +53,9 @@ var reconnect = grpc.ConnectParams{MinConnectTimeout: connectTimeout, Backoff: b
 // the objects that it makes, may be called from any number of goroutines.
 type Client struct {
 	etcd *clientv3.Client
-	// members is nil of a client that New has made, which closes no connections.
+	// members is nil in a client made by New, because such a client closes no connections.
 	members *members
-	// calls go past gRPC; nil of a client that New has made.
+	// calls makes calls past gRPC. It is nil in a client made by New.
 	calls   *direct.Calls
 	prefix  string
 	attempt time.Duration
@@ -63,7 +63,7 @@ type Client struct {
 	// wall is the wall clock of this machine, and time the clock of the service.
 	wall func() time.Time
 	time serviceClock
-	// id and made make values that no other write has.
+	// id and made are the parts of values that no other write has.
 	id   string
 	made atomic.Uint64
 	// renewing is the stream of renewals of the client's sessions.
@@ -90,8 +90,8 @@ func User(name, password string) Option {
 	return func(c *config) { c.etcd.Username, c.etcd.Password = name, password }
 }
 
-// DialTimeout bounds how long Connect waits for the first answer of a server; 0: until its context
-// ends.
+// DialTimeout limits how long Connect waits for the first answer of a server. If it is 0, Connect
+// waits until its context ends.
 func DialTimeout(d time.Duration) Option { return func(c *config) { c.etcd.DialTimeout = d } }
 
 // AttemptTimeout is how long a server has to answer one request before the request is sent to the
@@ -106,19 +106,18 @@ func Dialer(dial func(ctx context.Context, address string) (net.Conn, error)) Op
 	}
 }
 
-// Prefix is put before the keys of all recipes, so that applications that share a service do not
-// meet. The default is DefaultPrefix.
+// Prefix is put before the keys of all recipes. With different prefixes, applications that share a
+// service do not use the same keys. The default is DefaultPrefix.
 func Prefix(p string) Option { return func(c *config) { c.prefix = p } }
 
-// Monotonic sets the clock by which sessions count their time to live, in nanoseconds, which never
-// goes back. The default clock goes on while the process is paused and, on Linux, while the machine
-// is suspended; with a clock that stops then, a session would consider itself alive for too long.
-// It is for tests with simulated time.
+// Monotonic sets the clock, in nanoseconds, by which sessions measure their time to live. The clock
+// must never go back. The default clock continues while the process is paused and, on Linux, while
+// the machine is suspended. With a clock that stops then, a session would consider itself alive for
+// too long. The option is for tests with simulated time.
 func Monotonic(clock func() int64) Option { return func(c *config) { c.clock = clock } }
 
-// Wall sets the wall clock of this machine. Nothing that programs share depends on it, unless the
-// service does not tell the time, as etcd does not (see Timer). It is for tests with simulated
-// time.
+// Wall sets the wall clock of this machine. Shared state depends on it only if the service does not
+// provide the time, as etcd does not (see Timer). The option is for tests with simulated time.
 func Wall(clock func() time.Time) Option { return func(c *config) { c.wall = clock } }
 
 // Connect connects to the coordination service at the addresses of its servers (host:port, or URLs)
@@ -151,8 +150,7 @@ func Connect(ctx context.Context, endpoints []string, options ...Option) (*Clien
 	c.findMembers(ctx)
 	members.begin(etcd)
 	calls.Begin(etcd.Endpoints)
-	// Servers have also answered if they refuse to show this key, or report an import that is to be
-	// continued or given up.
+	// A server has also answered if it refuses to show this key, or reports an unfinished import.
 	err = c.until(ctx, func(ctx context.Context) error {
 		_, err := c.etcd.Get(ctx, cmp.Or(c.prefix, "\x00"), clientv3.WithCountOnly())
 		if isImporting(err) {
@@ -181,9 +179,10 @@ func (c *Client) findMembers(ctx context.Context) {
 	}
 }
 
-// New uses a client of etcd that the caller has made, and closes after the Client. Of the options
-// only Prefix, AttemptTimeout, Monotonic and Wall count. How soon it connects again after an outage
-// is in its DialOptions; by itself gRPC may wait for two minutes.
+// New makes a client on top of an etcd client that the caller has made, and closes after the
+// Client. Only the options Prefix, AttemptTimeout, Monotonic and Wall have an effect. The
+// DialOptions of the etcd client determine how soon it connects again after an outage. By default
+// gRPC may wait for two minutes.
 func New(etcd *clientv3.Client, options ...Option) *Client {
 	return newClient(etcd, newConfig(options))
 }
@@ -206,8 +205,8 @@ func newClient(etcd *clientv3.Client, cfg config) *Client {
 		clock: cfg.clock, wall: cfg.wall, id: hex.EncodeToString(id[:])}
 }
 
-// unreachable takes note that a server is silent with which a call is given up, which the end of
-// the call itself does not say.
+// unreachable records that the server of a call that was given up is silent. The error of the call
+// itself does not say so.
 func (c *Client) unreachable() {
 	if c.members != nil {
 		c.members.look()
@@ -217,8 +216,9 @@ func (c *Client) unreachable() {
 // Etcd returns the etcd client below this client, for calls that are not recipes.
 func (c *Client) Etcd() *clientv3.Client { return c.etcd }
 
-// Direct is the address (host:port) of the server to which requests about keys and leases go past
-// gRPC (package direct); "" while they go by gRPC, as they do to servers that are not Tidemark's.
+// Direct returns the address (host:port) of the server that receives requests about keys and leases
+// past gRPC (package direct). It is "" while these requests use gRPC, as they always do to servers
+// other than Tidemark's.
 func (c *Client) Direct() string {
 	if c.calls == nil {
 		return ""
@@ -227,8 +227,8 @@ func (c *Client) Direct() string {
 }
 
 // Close ends the renewals of sessions and closes the connections, if Connect made them. Close
-// sessions first: a session that is still open is lost to its holder at once, and ends at the
-// service when its time to live is over.
+// sessions first: a session that is still open is lost to its holder at once, but exists at the
+// service until its time to live is over.
 func (c *Client) Close() error {
 	c.renewing.close()
 	if c.members == nil {
@@ -248,12 +248,12 @@ func (c *Client) path(recipe, name string) string {
 	return c.prefix + recipe + "/" + url.PathEscape(name) + "/"
 }
 
-// nonce is a value that no other write of any client has.
+// nonce returns a value that no other write of any client has.
 func (c *Client) nonce() string {
 	return c.id + "-" + strconv.FormatUint(c.made.Add(1), 36)
 }
 
-// checkName refuses what cannot be a name.
+// checkName refuses invalid names.
 func checkName(op, name string) error {
 	if name == "" {
 		return invalid(op, name, "the name is empty")

@@ -12,35 +12,38 @@ import (
 )
 
 const (
-	// clockAge is how long a reading of the service's clock is extrapolated by this machine's
-	// monotonic clock. The two clocks drift apart by a few milliseconds in that time.
+	// clockAge is the time for which a reading of the service's clock is extrapolated by this
+	// machine's monotonic clock. In that time the two clocks drift apart by at most a few
+	// milliseconds.
 	clockAge = 10 * time.Second
-	// clockless is how long a service that does not tell the time is not asked again: it is etcd,
-	// or an earlier version of Tidemark that may be upgraded.
+	// clockless is the time for which a service that does not provide the time is not asked again.
+	// Such a service is etcd, or an earlier version of Tidemark that may be upgraded.
 	clockless = time.Minute
 )
 
-// moment is a reading of the time, in Unix nanoseconds: the time is between earliest and latest.
+// moment is a reading of the time, in Unix nanoseconds: the true time is between earliest and
+// latest.
 type moment struct {
 	earliest, latest int64
 	// at is the time of the reading by the client's monotonic clock.
 	at int64
-	// own: the reading is of this machine's wall clock, because the service does not tell the time.
+	// own is set if the reading comes from this machine's wall clock, because the service does not
+	// provide the time.
 	own bool
 }
 
-// serviceClock is the clock of the service, by the clocks of most of its members. What the wall
-// clock of this machine shows does not count.
+// serviceClock is the clock of the service, which follows the clocks of most of its members. It
+// does not depend on the wall clock of this machine.
 type serviceClock struct {
 	mu struct {
 		sync.Mutex
-		// told is the last reading; its at is 0 if there is none.
+		// told is the last reading. Its at is 0 if there is no reading.
 		told moment
 	}
 }
 
-// now returns the time. If the service does not tell the time, it is read from this machine's wall
-// clock.
+// now returns the time. If the service does not provide the time, the reading comes from this
+// machine's wall clock.
 func (c *Client) now(ctx context.Context) (moment, error) {
 	if told := c.time.last(c.clock()); told.at != 0 {
 		return c.carry(told), nil
@@ -78,15 +81,15 @@ func (c *Client) carry(told moment) moment {
 	return moment{earliest: told.earliest + passed, latest: told.latest + passed, at: told.at + passed}
 }
 
-// forget has the next call of now ask the service.
+// forget makes the next call of now ask the service.
 func (s *serviceClock) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.told = moment{}
 }
 
-// last returns the last reading, unless it is too old at the time now of the client's monotonic
-// clock.
+// last returns the last reading, unless it is too old. now is the present time of the client's
+// monotonic clock.
 func (s *serviceClock) last(now int64) moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

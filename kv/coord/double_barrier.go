@@ -17,17 +17,17 @@ type DoubleBarrier struct {
 	count  int
 }
 
-// DoubleBarrier is the double barrier of a name, for count participants; all must give the same
-// count, up to 100,000.
+// DoubleBarrier returns the double barrier with a name, for count participants. All participants
+// must give the same count, up to 100,000.
 func (c *Client) DoubleBarrier(name string, count int) *DoubleBarrier {
 	return &DoubleBarrier{client: c, name: name, count: count}
 }
 
-// A participant is a key under members. When there are count participants, in the order of their
-// creation, the participant that sees that first writes the key round; its value is the revision at
-// which the last of the count participants was created. The participants of the round are those
-// created up to that revision, and the round is over when all of them have left; then round is
-// deleted.
+// Each participant has a key under members. When there are count participants, in the order of
+// their creation, the first participant that sees this writes the key round. The value of round is
+// the revision at which the last of the count participants was created. All participants that were
+// created up to that revision belong to the round. The round is over when all of them have left.
+// Then the key round is deleted.
 
 func (d *DoubleBarrier) prefix() string   { return d.client.path("double-barrier", d.name) }
 func (d *DoubleBarrier) members() string  { return d.prefix() + "members/" }
@@ -42,7 +42,7 @@ type Participation struct {
 
 // Enter waits until count participants have entered, and then returns to all of them. A participant
 // whose session ends before that does not count. If ctx ends during the wait, the round may have
-// begun with this participant: to the others it is a participant that has left early.
+// begun with this participant. The others then see a participant that has left early.
 func (d *DoubleBarrier) Enter(ctx context.Context, s *Session) (*Participation, error) {
 	const op = "enter"
 	switch {
@@ -101,7 +101,7 @@ func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, e
 		switch {
 		case round != nil && created <= lastOf(round):
 			return lastOf(round), nil
-		case round != nil: // one that is under way, or that all have left without saying so
+		case round != nil: // the round is under way, or its participants are gone and it was not removed
 			if err := d.end(ctx, round, revision); err != nil {
 				return 0, err
 			}
@@ -121,8 +121,7 @@ func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, e
 			continue
 		}
 		last := strconv.FormatInt(r.Kvs[d.count-1].CreateRevision, 10)
-		// If the outcome is unknown, or another participant was faster, the key round shows the
-		// result.
+		// If the outcome is unknown, or another participant wrote first, the key round shows the result.
 		err = c.call(ctx, func(ctx context.Context) error {
 			_, err := c.etcd.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(d.roundKey()), "=", 0)).
 				Then(clientv3.OpPut(d.roundKey(), last)).Commit()
@@ -138,7 +137,7 @@ func (d *DoubleBarrier) begin(ctx context.Context, created int64) (last int64, e
 
 func isPut(e *clientv3.Event) bool { return e.Type == clientv3.EventTypePut }
 
-// round returns the key of the round under way; nil if there is none.
+// round returns the key of the present round, or nil if there is none.
 func (d *DoubleBarrier) round(ctx context.Context) (*mvccpb.KeyValue, int64, error) {
 	r, err := d.client.get(ctx, d.roundKey())
 	if err != nil {
@@ -150,8 +149,8 @@ func (d *DoubleBarrier) round(ctx context.Context) (*mvccpb.KeyValue, int64, err
 	return r.Kvs[0], r.Header.Revision, nil
 }
 
-// lastOf is the revision of the last participant of a round; 0 if the value makes no sense, so that
-// the round is over.
+// lastOf returns the revision of the last participant of a round. It returns 0 if the value is not
+// valid, so that the round counts as over.
 func lastOf(round *mvccpb.KeyValue) int64 {
 	last, err := strconv.ParseInt(string(round.Value), 10, 64)
 	if err != nil || last < 0 {
@@ -160,8 +159,9 @@ func lastOf(round *mvccpb.KeyValue) int64 {
 	return last
 }
 
-// end waits until all participants of a round have left, a participant whose wait had ended, or the
-// round was removed; it removes the round if all have left. The round existed at revision.
+// end waits for one of these events: all participants of a round have left, the participant whose
+// key was watched has left, or the round was removed. It removes the round if all have left. The
+// round existed at revision.
 func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revision int64) error {
 	c := d.client
 	r, err := c.get(ctx, d.members(), append(clientv3.WithLastCreate(), clientv3.WithKeysOnly(),
@@ -185,7 +185,7 @@ func (d *DoubleBarrier) end(ctx context.Context, round *mvccpb.KeyValue, revisio
 func (p *Participation) Held() context.Context { return p.held.ctx }
 
 // Leave ends this participation, and waits until all participants of the round have left, or their
-// sessions have ended. If ctx ends during the wait, this participant has left all the same.
+// sessions have ended. If ctx ends during the wait, this participant has left nevertheless.
 func (p *Participation) Leave(ctx context.Context) error {
 	const op = "leave"
 	d := p.barrier

@@ -9,13 +9,13 @@ type Election struct {
 	name   string
 }
 
-// Election is the election of a name.
+// Election returns the election with a name.
 func (c *Client) Election(name string) *Election { return &Election{client: c, name: name} }
 
 func (e *Election) prefix() string { return e.client.path("election", e.name) }
 
-// Campaign waits until this candidate leads, or ctx or the session ends. proposal is shown to
-// others (Leader, Observe): an address, for instance.
+// Campaign waits until this candidate leads, or until ctx or the session ends. Others can read
+// proposal (Leader, Observe). It may be an address, for instance.
 func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*Leadership, error) {
 	const op = "campaign"
 	if err := checkName(op, e.name); err != nil {
@@ -32,14 +32,14 @@ func (e *Election) Campaign(ctx context.Context, s *Session, proposal []byte) (*
 // Leadership is the state of being the leader.
 type Leadership struct{ held *heldKey }
 
-// Held ends with the leadership: when the leader resigns, its session ends, or its key is deleted;
-// context.Cause says which.
+// Held returns a context that ends with the leadership: when the leader resigns, its session ends,
+// or its key is deleted. context.Cause returns the reason.
 func (l *Leadership) Held() context.Context { return l.held.ctx }
 
-// Err is nil while it leads. Unlike Held it reads the clock itself, as Session.Err does.
+// Err returns nil while the candidate leads. Unlike Held it reads the clock, as Session.Err does.
 func (l *Leadership) Err() error { return l.held.err() }
 
-// Token is higher than that of every earlier leader.
+// Token is higher than the token of every earlier leader.
 func (l *Leadership) Token() Token { return Token(l.held.created) }
 
 // Key is the key that stands for the leadership in the service.

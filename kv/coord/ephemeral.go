@@ -8,8 +8,8 @@ import (
 // Ephemeral is a key that lives as long as its session, unless it is deleted before.
 type Ephemeral struct{ held *heldKey }
 
-// Create creates an ephemeral key under the session. The key is the caller's: only the client's
-// prefix is put before it. It fails with ErrExists if the key is there.
+// Create creates an ephemeral key under the session. The caller chooses the key, and the client's
+// prefix is put before it. It fails with ErrExists if the key exists.
 func (s *Session) Create(ctx context.Context, key string, value []byte) (*Ephemeral, error) {
 	const op = "create"
 	h, err := s.ephemeral(ctx, op, key, s.client.prefix+key, string(value))
@@ -19,7 +19,7 @@ func (s *Session) Create(ctx context.Context, key string, value []byte) (*Epheme
 	return &Ephemeral{h}, nil
 }
 
-// ephemeral creates a key that has a name of its own, and holds it.
+// ephemeral creates a key with a name of its own, and holds it.
 func (s *Session) ephemeral(ctx context.Context, op, name, key, value string) (*heldKey, error) {
 	if err := checkName(op, name); err != nil {
 		return nil, err
@@ -40,13 +40,14 @@ func (s *Session) ephemeral(ctx context.Context, op, name, key, value string) (*
 	return s.hold(name, key, made.revision), nil
 }
 
-// Key is the key in the service, with the client's prefix.
+// Key returns the key in the service, with the client's prefix.
 func (e *Ephemeral) Key() string { return e.held.key }
 
 // Token is the revision at which the key was created.
 func (e *Ephemeral) Token() Token { return Token(e.held.created) }
 
-// Held ends when the key is gone, or its session has ended; context.Cause says which.
+// Held returns a context that ends when the key is gone, or its session has ended. context.Cause
+// returns the reason.
 func (e *Ephemeral) Held() context.Context { return e.held.ctx }
 
 // Set replaces the value.
@@ -54,5 +55,5 @@ func (e *Ephemeral) Set(ctx context.Context, value []byte) error {
 	return e.held.set(ctx, "set", string(value))
 }
 
-// Delete deletes the key. If it was gone before, the error says so.
+// Delete deletes the key. It returns an error if the key was gone before.
 func (e *Ephemeral) Delete(ctx context.Context) error { return e.held.release(ctx, "delete") }

@@ -12,11 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// ErrorKind is a kind of errors, for errors.Is. It comes wrapped in an *Error, which has the
-// details.
+// ErrorKind is a kind of errors, for errors.Is. The calls of this package return it wrapped in an
+// *Error with the details.
 type ErrorKind string
 
-// Error is the kind in a few words.
+// Error returns the kind in a few words.
 func (k ErrorKind) Error() string { return string(k) }
 
 // The kinds of errors.
@@ -26,15 +26,15 @@ const (
 	ErrSessionEnded ErrorKind = "session ended"
 	// ErrSessionClosed: the session was closed.
 	ErrSessionClosed ErrorKind = "session closed"
-	// ErrSessionExpired: the service reports that the session's lease is gone: expired or revoked.
+	// ErrSessionExpired: the service reports that the session's lease has expired or was revoked.
 	ErrSessionExpired ErrorKind = "session expired"
 	// ErrSessionUnconfirmed: no renewal was confirmed within the time to live, by this machine's
 	// monotonic clock. The service may keep the lease for a little longer.
 	ErrSessionUnconfirmed ErrorKind = "session not confirmed in time"
-	// ErrLost: the lock, leadership or claim is gone although its session goes on: another client
-	// has deleted its key.
+	// ErrLost: the lock, leadership or claim is gone although its session is alive: another client has
+	// deleted its key.
 	ErrLost ErrorKind = "lost"
-	// ErrReleased: the holder itself released it.
+	// ErrReleased: the holder itself released the lock, leadership or claim.
 	ErrReleased ErrorKind = "released"
 	// ErrLocked: another client has the lock, or is waiting for it.
 	ErrLocked ErrorKind = "locked"
@@ -47,7 +47,7 @@ const (
 	ErrFenced ErrorKind = "fenced"
 	// ErrOwned: another owner has the key.
 	ErrOwned ErrorKind = "owned"
-	// ErrClockAhead: another machine's clock is ahead of this one's by more than it may be.
+	// ErrClockAhead: another machine's clock is ahead of this machine's clock by more than is allowed.
 	ErrClockAhead ErrorKind = "clock ahead"
 	// ErrInvalidArgument: the arguments of the call are invalid; nothing was changed.
 	ErrInvalidArgument ErrorKind = "invalid argument"
@@ -60,7 +60,7 @@ const (
 type Error struct {
 	// Op is the call, such as "lock".
 	Op string
-	// Name is the name of the lock, election, queue and so on; empty where that does not apply.
+	// Name is the name of the lock, election, queue and so on. It is empty if the call has none.
 	Name string
 	// Message says what happened, and what to do.
 	Message string
@@ -69,7 +69,7 @@ type Error struct {
 	wraps []error
 }
 
-// Error is one sentence with everything in it.
+// Error returns everything in one sentence.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("coord: " + e.Op)
@@ -79,10 +79,10 @@ func (e *Error) Error() string {
 	return b.String() + ": " + e.Message
 }
 
-// Unwrap are the kinds, and the cause.
+// Unwrap returns the kinds and the cause.
 func (e *Error) Unwrap() []error { return e.wraps }
 
-// fail makes an error. An error of this package stays as it is; only the call is replaced.
+// fail makes an error. If err is an error of this package, only its call is replaced.
 func fail(op, name string, err error, kinds ...error) error {
 	if err == nil {
 		return nil
@@ -115,22 +115,22 @@ func invalid(op, name, message string) error {
 	return &Error{Op: op, Name: name, Message: message, wraps: []error{ErrInvalidArgument}}
 }
 
-// verdict says what an error means for the effect of a call.
+// verdict says whether a failed call may have had an effect.
 type verdict uint8
 
 const (
 	// refused: the call had no effect, and never will.
 	refused verdict = iota
-	// busy: this attempt had no effect; another attempt may succeed.
+	// busy: this attempt had no effect, and another attempt may succeed.
 	busy
-	// unknown: the call may have had an effect, or may have one later.
+	// unknown: the call may have had an effect, or may have an effect later.
 	unknown
 )
 
-// errUnsent is among the kinds of the error of a call that was not sent in its time.
+// errUnsent is a kind of the error of a call that was not sent before its deadline.
 var errUnsent = errors.New("not sent")
 
-// judge returns the verdict on the error of one attempt to write.
+// judge returns the verdict for the error of one attempt to write.
 func judge(err error) verdict {
 	code := codes.Unknown
 	var of rpctypes.EtcdError
@@ -138,7 +138,7 @@ func judge(err error) verdict {
 	case errors.Is(err, errUnsent), coordpb.IsNotSent(err), coordpb.IsLeaderless(err),
 		coordpb.IsTooMany(err),
 		rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrGRPCNotSupportedForLearner):
-		return busy // another server may be able to
+		return busy // another server may be able to answer
 	case errors.As(rpctypes.Error(err), &of):
 		code = of.Code()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -154,12 +154,12 @@ func judge(err error) verdict {
 	return refused
 }
 
-// isImporting reports whether a server refused because an import is under way; until the import
-// ends, the server answers no requests about keys.
+// isImporting reports whether a server refused a request because an import is under way. Until the
+// import ends, the server answers no requests about keys.
 func isImporting(err error) bool {
 	s, ok := status.FromError(err)
 	return ok && s.Code() == codes.Unavailable && strings.Contains(s.Message(), importing)
 }
 
-// importing is contained in the message of such a refusal.
+// importing is a part of the message of such a refusal.
 const importing = "an import is under way"

@@ -9,28 +9,28 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// fencePrefix is before the names of fences in keyspaces.
+// fencePrefix is put before the names of fences in keyspaces.
 const fencePrefix = "coord.fence/"
 
-// Fence refuses writes of holders that have lost their lock: a record in a keyspace holds the
-// highest token seen, and a transaction that checks it with a lower token fails. All transactions
-// that write data protected by the lock have to check the fence; the record may be in another
-// keyspace than the data.
+// Fence refuses writes of holders that have lost their lock. A record in a keyspace has the highest
+// token that was seen, and a transaction that checks the record with a lower token fails. All
+// transactions that write data protected by the lock have to check the fence. The record may be in
+// another keyspace than the data.
 type Fence struct {
-	// Keyspace is where the record is.
+	// Keyspace is the keyspace of the record.
 	Keyspace *kv.Keyspace
-	// Name is the name of the fence; that of the lock, for instance. The record's key is
+	// Name is the name of the fence: the name of the lock, for instance. The record's key is
 	// "coord.fence/" and the name.
 	Name string
 }
 
-// Key is the key of the record.
+// Key returns the key of the record.
 func (f Fence) Key() []byte { return []byte(fencePrefix + f.Name) }
 
-// Check makes the transaction fail with ErrFenced if a higher token was seen, and otherwise raises
+// Check makes the transaction fail with ErrFenced if a higher token was seen. Otherwise it raises
 // the record to token. The transaction then commits only if no holder with a higher token has
-// committed before it: transactions are serialisable, and both transactions read the record and one
-// of them wrote it.
+// committed before it: transactions are serialisable, both transactions read the record, and at
+// least one of them wrote it.
 //
 // Tokens are revisions of the coordination service. A restored service has to continue above all
 // revisions that it had given out; `tidemark coord import` makes sure of that. Otherwise new

@@ -24,12 +24,13 @@ type heldKey struct {
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// finishing: the holder itself is deleting the key.
+	// finishing is set while the holder itself is deleting the key.
 	finishing atomic.Bool
-	// doubtful: the holder's deletion of the key has an unknown outcome, and may be executed later.
+	// doubtful is set if the holder's deletion of the key has an unknown outcome, and may be executed
+	// later.
 	doubtful atomic.Bool
 
-	// mu is held over calls that write the key, so that they follow each other.
+	// mu is held during calls that write the key, so that they run one after the other.
 	mu       sync.Mutex
 	modified int64
 }
@@ -64,8 +65,8 @@ func (h *heldKey) lost() {
 	h.gone(err)
 }
 
-// gone ends the hold on a key that is deleted. Only the first call has an effect: the key may be
-// used again afterwards.
+// gone ends the hold on a key that is deleted. Only the first call has an effect, because the key
+// may be used again afterwards.
 func (h *heldKey) gone(err *Error) {
 	h.session.mu.Lock()
 	defer h.session.mu.Unlock()
@@ -85,7 +86,7 @@ func (h *heldKey) released(message string) *Error {
 	return &Error{Op: "hold", Name: h.name, Message: message, wraps: []error{ErrReleased}}
 }
 
-// err is nil while it is held.
+// err returns nil while the key is held.
 func (h *heldKey) err() error {
 	if err := h.session.Err(); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (h *heldKey) setLocked(ctx context.Context, value string) error {
 			if maybe && string(current.Value) == value {
 				return nil
 			}
-			continue // another client wrote it; or the attempt before the last one did
+			continue // another client wrote the key, or an earlier attempt of this call did
 		}
 		maybe = maybe || judge(err) == unknown
 		ended := c.ended(ctx, h.session.gone(err))

@@ -11,8 +11,8 @@ import (
 // release wakes one waiter.
 type lockQueue struct {
 	name string
-	// keys is the prefix of the keys of these waiters, before the prefix of the keys for which they
-	// wait.
+	// keys is the prefix of the keys of this kind of waiter. before is the prefix of the keys for
+	// which such a waiter waits.
 	keys, before string
 }
 
@@ -53,9 +53,9 @@ func (l lockQueue) await(ctx context.Context, s *Session, key string, created in
 			}
 			return because("its key "+key+" was deleted by somebody else while it waited", ErrLost)
 		case previous == nil:
-			return s.Err() // it is the first, as of a moment of this call
+			return s.Err() // at a moment of this call, the key was the first
 		}
-		// Whichever of the two keys is gone, the next read tells.
+		// The next read shows which of the two keys is gone.
 		at := r.Header.Revision
 		if err := either(ctx, s.client.gone(key, created, at),
 			s.client.gone(string(previous.Key), previous.CreateRevision, at)); err != nil {

@@ -19,26 +19,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// lookEvery is the shortest time between two questions of a client for the members of the core.
+// lookEvery is the shortest time between two requests of a client for the members of the core.
 const lookEvery = 5 * time.Second
 
-// reachWithin is how long the members that a server names have to answer; then the client keeps
-// using the server.
+// reachWithin is the time that the members which a server names have to answer. After that the
+// client keeps using the server.
 const reachWithin = 2 * time.Second
 
 // members finds the addresses that a client of Connect uses. Servers that are not members of the
-// core pass calls on to the members, and name them; so the client uses the members' addresses
-// instead of the given ones, if it reaches a member there. When a call fails that a server at
-// another address might have answered, the given addresses are asked again in the background.
+// core forward calls to the members, and return the addresses of the members. The client uses these
+// addresses instead of the given ones if it reaches a member there. When a call fails that a server
+// at another address might have answered, the given addresses are asked again in the background.
 type members struct {
 	given []string
-	// asking is the configuration for asking the given addresses, timeout the time for their
-	// answer.
+	// asking is the configuration for requests to the given addresses. timeout limits such a request.
 	asking  clientv3.Config
 	timeout time.Duration
 	clock   hlc.Monotonic
 
-	// ctx ends by close. running counts the search under way.
+	// ctx ends with close. running counts the running search.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -53,8 +52,8 @@ type members struct {
 	}
 }
 
-// newMembers makes the members of a client with a configuration, and sets the configuration's hooks
-// by which members hears of failed calls.
+// newMembers makes the members of a client with a configuration. It sets hooks in the
+// configuration, through which members learns of failed calls.
 func newMembers(cfg *config) *members {
 	m := &members{given: slices.Clone(cfg.etcd.Endpoints), timeout: cfg.attempt, clock: cfg.clock,
 		asking: cfg.etcd}
@@ -76,7 +75,7 @@ func (m *members) close() {
 	m.running.Wait()
 }
 
-// begin gives the client that was made.
+// begin stores the client after it was made.
 func (m *members) begin(etcd *clientv3.Client) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +101,7 @@ func (m *members) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.Cli
 	return &heardStream{s, m}, nil
 }
 
-// heardStream says of a stream how it ends.
+// heardStream reports the end of a stream to members.
 type heardStream struct {
 	grpc.ClientStream
 	members *members
@@ -115,7 +114,7 @@ func (s *heardStream) RecvMsg(into any) error {
 	return err
 }
 
-// heard takes note of how a call has ended.
+// heard processes the error of a call.
 func (m *members) heard(err error) {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded:
@@ -123,7 +122,7 @@ func (m *members) heard(err error) {
 	}
 }
 
-// look begins to ask where the members are, unless that was done just now. It does not block.
+// look starts a request for the members, unless one was made just before. It does not block.
 func (m *members) look() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -165,9 +164,10 @@ func (m *members) ask(etcd *clientv3.Client) {
 	}
 }
 
-// next returns the addresses to use after a server has answered with a list of members: those that
-// goOn finds, or the given addresses if the server is not a member and no member answers. The
-// members may be in a network that the client cannot reach, and the server passes calls on.
+// next returns the addresses to use after a server has answered with a list of members. These are
+// the addresses that goOn finds. If the server is not a member and no member answers, next returns
+// the given addresses: the members may be in a network that the client cannot reach, and the server
+// forwards calls.
 func (m *members) next(ctx context.Context, list []*pb.Member) []string {
 	found := goOn(m.given, list)
 	if slices.ContainsFunc(list, func(of *pb.Member) bool { return of.ID != 0 }) {
@@ -199,7 +199,8 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// listMembers asks a server for the members. A server that is not a member answers by itself.
+// listMembers asks a server for the members. A server that is not a member answers from its own
+// knowledge.
 func listMembers(ctx context.Context, etcd *clientv3.Client) ([]*pb.Member, error) {
 	ctx = metadata.AppendToOutgoingContext(ctx, coordpb.FindMembers, "1")
 	list, err := etcd.MemberList(ctx, clientv3.WithSerializable())
@@ -239,7 +240,7 @@ func goOn(given []string, list []*pb.Member) []string {
 	return both
 }
 
-// hostOf is the host and port of an endpoint, with a scheme or without one.
+// hostOf returns the host and port of an endpoint with or without a scheme.
 func hostOf(endpoint string) string {
 	if _, host, found := strings.Cut(endpoint, "://"); found {
 		return host

@@ -10,7 +10,7 @@ type Mutex struct {
 	name   string
 }
 
-// Mutex is the lock of a name.
+// Mutex returns the lock with a name.
 func (c *Client) Mutex(name string) *Mutex { return &Mutex{client: c, name: name} }
 
 func (m *Mutex) line() lockQueue {
@@ -18,9 +18,9 @@ func (m *Mutex) line() lockQueue {
 	return lockQueue{name: m.name, keys: keys, before: keys}
 }
 
-// Lock waits until it has the lock, or ctx or the session ends. If it fails, its key does not block
-// others for longer than the removal of the key takes. If ctx ends while another session is seen to
-// hold the lock, or to be ahead in the queue, the error is also of the kind ErrLocked.
+// Lock waits until it has the lock, or until ctx or the session ends. If it fails, its key blocks
+// others only until the key is removed. If ctx ends while another session holds the lock or is
+// ahead in the queue, the error is also of the kind ErrLocked.
 func (m *Mutex) Lock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock", m.line(), s, lockQueue.enter)
 }
@@ -45,18 +45,19 @@ func lock(ctx context.Context, op string, l lockQueue, s *Session,
 	return &Lock{h}, nil
 }
 
-// Held ends when the lock is no longer held: it was unlocked, its session has ended, or its key was
-// deleted; context.Cause says which. Do the work that the lock protects under this context.
+// Held returns a context that ends when the lock is no longer held: the lock was unlocked, its
+// session has ended, or its key was deleted. context.Cause returns the reason. Do the work that the
+// lock protects under this context.
 //
-// The end of the context does not stop requests on their way, such as a write that was sent: use
-// Token against these.
+// The end of the context does not stop requests that were already sent, such as a write. Use Token
+// against such requests.
 func (l *Lock) Held() context.Context { return l.held.ctx }
 
-// Err is nil while the lock is held. Unlike Held it reads the clock itself, as Session.Err does.
+// Err returns nil while the lock is held. Unlike Held it reads the clock, as Session.Err does.
 func (l *Lock) Err() error { return l.held.err() }
 
 // Token is higher than the token of every earlier holder. The protected data has to refuse holders
-// with a lower token than it has seen: Fence does so for keyspaces.
+// with a lower token than it has seen. Fence does that for keyspaces.
 func (l *Lock) Token() Token { return Token(l.held.created) }
 
 // Key is the key that stands for the lock in the service.
@@ -64,6 +65,6 @@ func (l *Lock) Key() string { return l.held.key }
 
 // Unlock releases the lock. If the lock was lost before, Unlock returns an error: others may have
 // held the lock in the meantime. If ctx ends first, the lock is released in the background
-// (ErrOutcomeUnknown). ctx may be the context that Held returns, or a child of it: Unlock ends that
-// context, and goes on until its deadline.
+// (ErrOutcomeUnknown). ctx may be the context of Held, or a child of it: Unlock ends that context,
+// and continues until its deadline.
 func (l *Lock) Unlock(ctx context.Context) error { return l.held.release(ctx, "unlock") }

@@ -10,24 +10,24 @@ import (
 
 // Leader is the candidate that leads an election.
 type Leader struct {
-	// Key is the key of the leader; empty if there is none.
+	// Key is the key of the leader. It is empty if there is no leader.
 	Key string
 	// Token is the leader's fencing number.
 	Token Token
 	// Proposal is the leader's proposal, or its last proclamation.
 	Proposal []byte
-	// Revision is that of the change by which it leads, or has this proposal, or of the read that
-	// found it.
+	// Revision is the revision of the change that made the candidate the leader or changed its
+	// proposal, or of the read that found the leader.
 	Revision int64
-	// Gap: the service could not tell the changes before this one; there may have been other
-	// leaders since the previously yielded one.
+	// Gap is set if the service could not provide the changes before this one. There may have been
+	// other leaders since the previously yielded one.
 	Gap bool
 }
 
 // Exists reports whether there is a leader.
 func (l Leader) Exists() bool { return l.Key != "" }
 
-// Leader returns the candidate that leads now. It is no error if there is none.
+// Leader returns the present leader. It returns no error if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	const op = "ask for the leader"
 	if err := checkName(op, e.name); err != nil {
@@ -48,10 +48,10 @@ func leaderOf(kv *mvccpb.KeyValue, revision int64) Leader {
 		Revision: revision}
 }
 
-// Observe yields the leader, and then every change of the leader or its proposal, in order, also
-// the change to no leader. It misses no leader, however short the leadership, as long as the
-// service has the history. If the history was compacted while the client was cut off from the
-// service, the next leader has Gap set. Observe ends with ctx, after an error.
+// Observe yields the leader, and then every change of the leader or its proposal, in order,
+// including a change to no leader. It misses no leader, however short the leadership, as long as
+// the service has the history. If the history was compacted while the client was disconnected, the
+// next leader has Gap set. Observe ends with ctx, or after an error.
 //
 // The loop's body should be quick: changes that are not yielded yet are kept in memory.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
@@ -74,18 +74,18 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	}
 }
 
-// candidates are all that campaign, as of a revision.
+// candidates has all candidates as of a revision.
 type candidates struct {
 	begun bool
 	all   map[string]*mvccpb.KeyValue
-	// leader is the key of the present leader, modified the revision at which its proposal was last
+	// leader is the key of the present leader. modified is the revision at which its proposal was last
 	// written.
 	leader   string
 	created  int64
 	modified int64
 }
 
-// apply makes a change, and returns the present leader if that has changed.
+// apply applies a change, and returns the present leader if the leader or its proposal has changed.
 func (c *candidates) apply(change change) (Leader, bool) {
 	if change.whole {
 		c.all = make(map[string]*mvccpb.KeyValue, len(change.state))
@@ -108,8 +108,8 @@ func (c *candidates) apply(change change) (Leader, bool) {
 	}
 	same := c.begun && leader.Key == c.leader && int64(leader.Token) == c.created
 	if same && modified == c.modified {
-		// The same candidate led all the time. If twice there was no leader, there may have been
-		// leaders between.
+		// The same candidate has led all the time. But if there was no leader before and there is none
+		// now, there may have been leaders in between.
 		if !change.whole || first != nil {
 			return Leader{}, false
 		}
@@ -123,7 +123,7 @@ func (c *candidates) apply(change change) (Leader, bool) {
 // first returns the oldest candidate; nil if there is none.
 func (c *candidates) first() (first *mvccpb.KeyValue) {
 	if kv := c.all[c.leader]; kv != nil && kv.CreateRevision == c.created {
-		return kv // one that came later has a higher revision
+		return kv // a later key of the candidate has a higher revision
 	}
 	for _, kv := range c.all {
 		if first == nil || kv.CreateRevision < first.CreateRevision {

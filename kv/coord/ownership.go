@@ -17,23 +17,23 @@ const (
 	// MinOwnTTL is the shortest time to live of an ownership.
 	MinOwnTTL = 2 * time.Second
 
-	// nonceSize is the size of the part of a value that identifies the acquisition; the owner's
-	// name follows.
+	// nonceSize is the size of the part of a value that identifies the acquisition. The owner's name
+	// follows.
 	nonceSize = 16
 )
 
 // Ownership is a key of a keyspace that names the owner of something, with a time to live. It needs
-// no session and no other service: the key is written by compare-and-set, and rewritten by the
-// owner until the owner releases it.
+// no session and no other service: the key is written by compare-and-set, and the owner writes it
+// again and again until the owner releases it.
 //
 // Its guarantee: at any time the key has one value, so a transaction that checks the ownership
 // (Check) commits only while the ownership lasts. This is exact.
 //
 // Held guarantees less, because the servers' clocks decide whether a value has expired. Held ends
-// when the time to live, less the greatest difference that two of these clocks may have, has passed
-// on this machine's monotonic clock since the last confirmed renewal was sent. If clocks are
-// further apart, another owner may have begun before. And requests that were sent before Held ended
-// may arrive later, unless they check the ownership.
+// when a period has passed on this machine's monotonic clock since the last confirmed renewal was
+// sent. The period is the time to live minus the maximum difference between two of the servers'
+// clocks. If the clocks are further apart, another owner may have begun earlier. Requests that were
+// sent before Held ended may arrive later, unless they check the ownership.
 type Ownership struct {
 	keyspace *kv.Keyspace
 	key      []byte
@@ -47,7 +47,7 @@ type Ownership struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	// writing is held over calls that write the key.
+	// writing is held during calls that write the key.
 	writing sync.Mutex
 
 	mu struct {
@@ -63,18 +63,18 @@ type OwnOption func(*ownConfig)
 
 type ownConfig struct{ ttl, offset time.Duration }
 
-// OwnTTL is the time for which the ownership lasts without a renewal, at least MinOwnTTL. The
-// default is DefaultTTL. The ownership is renewed after every third of that time.
+// OwnTTL sets the time for which the ownership lasts without a renewal, at least MinOwnTTL. The
+// default is DefaultTTL. The ownership is renewed every third of that time.
 func OwnTTL(d time.Duration) OwnOption { return func(c *ownConfig) { c.ttl = d } }
 
-// OwnClockOffset is the largest difference between the clocks of two servers. The default is that
-// of servers, kv.DefaultMaxClockOffset.
+// OwnClockOffset sets the largest difference between the clocks of two servers. The default is the
+// servers' default, kv.DefaultMaxClockOffset.
 func OwnClockOffset(d time.Duration) OwnOption { return func(c *ownConfig) { c.offset = d } }
 
-// Own makes owner the owner of a key that has none, and keeps the ownership until Release, or until
-// it is lost. Own does not wait: if there is an owner, even one of the same name, it fails with
-// ErrOwned, and the error names the owner and the end of the ownership. After kv.ErrOutcomeUnknown
-// the key may be owned for one time to live although no client holds it.
+// Own makes owner the owner of a key that has no owner, and keeps the ownership until Release, or
+// until it is lost. Own does not wait: if there is an owner, even one of the same name, it fails
+// with ErrOwned, and the error names the owner and the end of the ownership. After
+// kv.ErrOutcomeUnknown the key may be owned for one time to live although no client holds it.
 func Own(ctx context.Context, ks *kv.Keyspace, key []byte, owner string,
 	options ...OwnOption) (*Ownership, error) {
 	const op = "own"
@@ -119,15 +119,15 @@ func ownedBy(pair kv.Pair) string {
 		pair.Expires.Format(time.RFC3339Nano))
 }
 
-// Held ends when the ownership is no longer certain; context.Cause says why. The comment of
-// Ownership says what Held guarantees.
+// Held returns a context that ends when the ownership is no longer certain. context.Cause returns
+// the reason. The comment of Ownership says what Held guarantees.
 func (o *Ownership) Held() context.Context { return o.ctx }
 
-// Since is the version of the key with which the ownership began. It is higher than all versions of
-// earlier owners, so it can serve as a fencing number.
+// Since returns the version of the key with which the ownership began. It is higher than all
+// versions of earlier owners, so it can serve as a fencing number.
 func (o *Ownership) Since() kv.Timestamp { return o.since }
 
-// Err is nil while the key is owned. Unlike Held it reads the clock itself.
+// Err returns nil while the key is owned. Unlike Held it reads the clock.
 func (o *Ownership) Err() error {
 	if err := context.Cause(o.ctx); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (o *Ownership) Err() error {
 	return context.Cause(o.ctx)
 }
 
-// Check makes a transaction fail with ErrLost unless the key has this ownership at the timestamp at
-// which the transaction reads; the transaction commits only if that also holds at its commit. The
+// Check makes a transaction fail with ErrLost unless the key has this ownership at the read
+// timestamp of the transaction. The transaction commits only if that is also so at its commit. The
 // transaction must have begun after the ownership.
 func (o *Ownership) Check(ctx context.Context, tx *kv.Txn) error {
 	pair, err := tx.Get(ctx, o.keyspace, o.key)
@@ -164,7 +164,8 @@ func (o *Ownership) Check(ctx context.Context, tx *kv.Txn) error {
 		wraps: []error{ErrLost}}
 }
 
-// Renew renews the ownership now. It is done every third of the time to live anyway.
+// Renew renews the ownership now. The ownership is also renewed automatically, every third of its
+// time to live.
 func (o *Ownership) Renew(ctx context.Context) error {
 	return fail("renew", string(o.key), o.renew(ctx))
 }
@@ -188,7 +189,8 @@ func (o *Ownership) renew(ctx context.Context) error {
 		o.confirm(sent, swap.Version)
 		return nil
 	case swap.Current.Exists() && bytes.Equal(swap.Current.Value, o.value):
-		// An earlier renewal whose outcome was not known; when it was sent is not known either.
+		// An earlier renewal with an unknown outcome has succeeded. The time at which it was sent is not
+		// known.
 		o.mu.Lock()
 		o.mu.version = swap.Current.Version
 		o.mu.Unlock()
@@ -201,7 +203,7 @@ func (o *Ownership) renew(ctx context.Context) error {
 	return context.Cause(o.ctx)
 }
 
-// keep renews the ownership until it ends. It is a goroutine of the ownership.
+// keep is the goroutine that renews the ownership until it ends.
 func (o *Ownership) keep() {
 	wait := o.ttl / 3
 	for attempt := 0; ; {
@@ -224,8 +226,8 @@ func (o *Ownership) keep() {
 	}
 }
 
-// Release ends the ownership. If it was lost before, Release returns an error. ctx may be the
-// context that Held returns, or a child of it.
+// Release ends the ownership. If the ownership was lost before, Release returns an error. ctx may
+// be the context of Held, or a child of it.
 func (o *Ownership) Release(ctx context.Context) error {
 	const op = "release"
 	ctx, done := outlive(ctx, belonging{}, o, o.ttl)

@@ -15,23 +15,23 @@ import (
 //
 // The guarantees:
 //
-//   - An item is delivered until a consumer has confirmed it (Item.Done). It is on the disks of a
-//     majority of the service's members.
+//   - An item is delivered until a consumer has confirmed it (Item.Done). The item is on the disks
+//     of a majority of the service's members.
 //   - At any time at most one consumer holds the item: its claim is a key under the consumer's
-//     session. If the consumer dies, the item is delivered again when the session's time to live is
-//     over; if it returns the item (Item.Return), at once.
+//     session. If the consumer fails, the item is delivered again when the session's time to live
+//     is over. If the consumer returns the item (Item.Return), it is delivered again at once.
 //   - Of several calls of Done for one item exactly one succeeds.
 //
 // So an item is delivered at least once. A consumer whose session was lost may still work on an
-// item that another consumer has got: Item.Held tells the former consumer, and with Item.Token its
-// writes can be refused (Fence). Items that are delivered again keep their place at the front, so
-// the order is that of the first deliveries only if no consumer fails.
+// item that another consumer has received. Item.Held tells the former consumer, and its writes can
+// be refused with Item.Token (Fence). Items that are delivered again keep their place at the front.
+// So the order is that of the first deliveries only if no consumer fails.
 type Queue struct {
 	client *Client
 	name   string
 }
 
-// Queue is the queue of a name.
+// Queue returns the queue with a name.
 func (c *Client) Queue(name string) *Queue { return &Queue{client: c, name: name} }
 
 // PutOption is an option of Queue.Put: Priority.
@@ -39,7 +39,8 @@ type PutOption func(*putConfig)
 
 type putConfig struct{ priority uint32 }
 
-// Priority is the priority number of an item: lower ones are taken first. The default is 0.
+// Priority sets the priority number of an item. Items with lower numbers are taken first. The
+// default is 0.
 func Priority(p uint32) PutOption { return func(c *putConfig) { c.priority = p } }
 
 func (q *Queue) prefix() string  { return q.client.path("queue", q.name) }
@@ -47,8 +48,8 @@ func (q *Queue) counter() string { return q.prefix() + "counter" }
 func (q *Queue) items() string   { return q.prefix() + "items/" }
 func (q *Queue) claims() string  { return q.prefix() + "claims/" }
 
-// Put adds an item. After ErrOutcomeUnknown the item may be in the queue, or may be added later:
-// ctx ended before the outcome was known.
+// Put adds an item. ErrOutcomeUnknown means that ctx ended before the outcome was known: the item
+// may be in the queue, or may be added later.
 func (q *Queue) Put(ctx context.Context, value []byte, options ...PutOption) error {
 	const op = "put into queue"
 	if err := checkName(op, q.name); err != nil {
@@ -88,7 +89,7 @@ type Item struct {
 }
 
 // Take waits for an item that is not held, and holds it under the session. When an item comes, all
-// waiting consumers look for it, and one gets it.
+// waiting consumers try to claim it, and one succeeds.
 func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	const op = "take from queue"
 	if err := checkName(op, q.name); err != nil {
@@ -118,7 +119,7 @@ func (q *Queue) Take(ctx context.Context, s *Session) (*Item, error) {
 	}
 }
 
-// claimFirst claims the first item that is not held; nil if there was none at revision.
+// claimFirst claims the first item that is not held. It returns nil if there was none at revision.
 func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error) {
 	claims, revision, err := q.client.list(ctx, q.claims())
 	if err != nil {
@@ -130,7 +131,7 @@ func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error
 	}
 	end := clientv3.GetPrefixRangeEnd(q.items())
 	for from := q.items(); ; {
-		// The claims were read before the items: a newer claim is found when this claim fails.
+		// The claims were read before the items. If an item has a newer claim, this claim fails.
 		r, err := q.client.get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(16))
 		if err != nil {
 			return nil, 0, err
@@ -151,7 +152,7 @@ func (q *Queue) claimFirst(ctx context.Context, s *Session) (*Item, int64, error
 	}
 }
 
-// claim claims an item; nil if another one has, or it is done.
+// claim claims an item. It returns nil if another consumer has claimed it, or it is done.
 func (q *Queue) claim(ctx context.Context, s *Session, kv *mvccpb.KeyValue) (*Item, error) {
 	key := string(kv.Key)
 	claim := q.claims() + strings.TrimPrefix(key, q.items())
@@ -159,27 +160,27 @@ func (q *Queue) claim(ctx context.Context, s *Session, kv *mvccpb.KeyValue) (*It
 		clientv3.Compare(clientv3.ModRevision(key), "=", kv.ModRevision))
 	switch {
 	case errors.Is(err, ErrExists):
-		return nil, nil // another call of this session has it
+		return nil, nil // another call of this session holds the item
 	case err != nil, made.revision == 0:
 		return nil, err
 	}
 	return &Item{Value: kv.Value, queue: q, key: key, held: s.hold(q.name, claim, made.revision)}, nil
 }
 
-// Held ends when the consumer no longer holds the item: it is done or returned, or the session has
-// ended.
+// Held returns a context that ends when the consumer no longer holds the item: the item is done or
+// returned, or the session has ended.
 func (i *Item) Held() context.Context { return i.held.ctx }
 
-// Token is higher than that of every consumer that held the item before.
+// Token is higher than the token of every consumer that held the item before.
 func (i *Item) Token() Token { return Token(i.held.created) }
 
 // Return gives the item back to the queue, which delivers it again.
 func (i *Item) Return(ctx context.Context) error { return i.held.release(ctx, "return") }
 
 // Done removes the item from the queue. It fails with ErrLost or ErrSessionEnded if the consumer no
-// longer holds the item: then the item is or was delivered again. After ErrOutcomeUnknown ctx or
-// the session ended before the outcome was known. As long as Held has not ended, Done may be called
-// again then; if it turns out that the consumer no longer holds the item, Held ends with
+// longer holds the item: then the item is or was delivered again. ErrOutcomeUnknown means that ctx
+// or the session ended before the outcome was known. While Held has not ended, Done may be called
+// again. If the consumer then turns out not to hold the item any more, Held ends with
 // ErrOutcomeUnknown.
 func (i *Item) Done(ctx context.Context) error {
 	const op = "finish an item"
@@ -221,8 +222,7 @@ func (i *Item) done(ctx context.Context) error {
 		case err == nil && r.Succeeded:
 			return nil
 		case err == nil && maybe && one(r, 0) == nil:
-			// Only the holder of the claim removes the item, and the claim was ours while the session
-			// lived.
+			// Only the holder of the claim removes the item, and this session held the claim while it lived.
 			if ended := h.session.Err(); ended != nil {
 				return unknownOutcome(i.key, ended)
 			}

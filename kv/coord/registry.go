@@ -13,31 +13,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Service is a set of instances of a service that find each other, and are found.
+// Service is a set of instances of a service, which can be looked up.
 type Service struct {
 	client *Client
 	name   string
 }
 
-// Service is the service of a name.
+// Service returns the service with a name.
 func (c *Client) Service(name string) *Service { return &Service{client: c, name: name} }
 
 // Instance is one instance of a service.
 type Instance struct {
-	// ID names the instance among those of the service. Register chooses an id if it is empty.
+	// ID identifies the instance within the service. Register chooses an id if it is empty.
 	ID string `json:"id"`
-	// Address is where it is reached.
+	// Address is the address of the instance.
 	Address string `json:"address"`
 	// Metadata has further facts about the instance.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Token is the revision at which the instance was registered; Register and Update ignore it.
+	// Token is the revision at which the instance was registered. Register and Update ignore it.
 	Token Token `json:"-"`
 }
 
 func (v *Service) prefix() string { return v.client.path("service", v.name) }
 
-// Register registers an instance for as long as the session lives. It fails with ErrExists if an
-// instance with the same id is registered: after a crash the former registration lasts until its
+// Register registers an instance for the life of the session. It fails with ErrExists if an
+// instance with the same id is registered. After a crash the former registration lasts until its
 // session's time to live is over.
 func (v *Service) Register(ctx context.Context, s *Session, i Instance) (*Registration, error) {
 	const op = "register"
@@ -67,10 +67,10 @@ type Registration struct {
 // ID is the id of the instance.
 func (r *Registration) ID() string { return r.id }
 
-// Held ends when the instance is no longer registered.
+// Held returns a context that ends when the instance is no longer registered.
 func (r *Registration) Held() context.Context { return r.held.ctx }
 
-// Update replaces the instance's data; the ID stays that of the registration.
+// Update replaces the instance's data. The ID of the registration stays.
 func (r *Registration) Update(ctx context.Context, i Instance) error {
 	i.ID = r.id
 	value, err := json.Marshal(i)
@@ -119,17 +119,17 @@ func (v *Service) decode(kv *mvccpb.KeyValue) (Instance, error) {
 
 // Instances are the instances of a service at a revision, and the changes since the previous one.
 type Instances struct {
-	// Revision is that of the change.
+	// Revision is the revision of the change.
 	Revision int64
-	// All are all instances, in the order of their ids.
+	// All has all instances, in the order of their ids.
 	All []Instance
 	// Added, Changed and Removed are the differences from the previously yielded Instances. An
-	// instance that ended and registered again under the same id is Changed, with another Token.
+	// instance that ended and registered again under the same id is in Changed, with another Token.
 	Added, Changed, Removed []Instance
 }
 
-// Watch yields the instances, and then again whenever they have changed, revision for revision. It
-// ends with ctx, or because a key cannot be read, after an error.
+// Watch yields the instances, and yields them again whenever they have changed, for each revision.
+// It ends with ctx, or after an error, for example if a key cannot be decoded.
 func (v *Service) Watch(ctx context.Context) iter.Seq2[Instances, error] {
 	const op = "watch"
 	return func(yield func(Instances, error) bool) {
@@ -161,7 +161,7 @@ func (v *Service) Watch(ctx context.Context) iter.Seq2[Instances, error] {
 	}
 }
 
-// registered is an instance, and when it was written last.
+// registered is an instance with the revision of its last write.
 type registered struct {
 	instance Instance
 	modified int64

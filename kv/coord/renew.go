@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// renew sends renewals until the session ends. It is a goroutine of the session.
+// renew is the goroutine of a session that sends renewals until the session ends.
 func (s *Session) renew(stream *renewals) {
 	defer s.client.renewing.leave(stream)
 	wait := s.ttl / 3
@@ -39,8 +39,8 @@ func (s *Session) renew(stream *renewals) {
 			s.finish(ErrSessionUnconfirmed, "its client was closed")
 			return
 		}
-		// Errors that another attempt is unlikely to avoid, such as a missing permission, are tried
-		// again too: until the time to live is over, nothing is lost.
+		// Even errors that another attempt is unlikely to avoid, such as a missing permission, are
+		// retried, because nothing is lost until the time to live is over.
 		wait = min(retryBase<<min(failed, 10), s.ttl/10)
 		failed++
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 // All sessions of a client send their renewals on one stream: a server allows a limited number of
-// streams on a connection, and other calls need some of them. The client of etcd would share one
-// by itself, but tells neither when it has sent a renewal nor why it ends.
+// streams on a connection, and other calls need some of them. The etcd client could also share one
+// stream, but reports neither when it has sent a renewal nor why the stream ends.
 
-// renewing is the renewal stream of a client. It is there while the client has sessions.
+// renewing has the renewal stream of a client. The stream exists while the client has sessions.
 type renewing struct {
 	mu struct {
 		sync.Mutex
@@ -25,7 +25,8 @@ type renewing struct {
 	}
 }
 
-// join returns what a session sends its renewals to, until it leaves; nil if the client is closed.
+// join returns the renewals object that a session uses until it leaves. It returns nil if the
+// client is closed.
 func (r *renewing) join(c *Client) *renewals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +39,7 @@ func (r *renewing) join(c *Client) *renewals {
 	return r.mu.current
 }
 
-// leave ends what join returned, and waits for that, if this was the last session.
+// leave ends the renewals object, and waits for its end, if this was the last session.
 func (r *renewing) leave(stream *renewals) {
 	r.mu.Lock()
 	r.mu.sessions--
@@ -63,9 +64,9 @@ func (r *renewing) close() {
 	}
 }
 
-// renewals sends the renewals of all sessions of a client on one stream, which it opens when there
-// is something to send, and again after a failure. A session has one renewal on its way at a time,
-// which bounds what waits here.
+// renewals sends the renewals of all sessions of a client on one stream. It opens the stream when
+// there is a renewal to send, and opens it again after a failure. A session has one unanswered
+// renewal at a time, which limits the size of the queues.
 type renewals struct {
 	client   *Client
 	requests chan *renewal
@@ -74,14 +75,14 @@ type renewals struct {
 	ended chan struct{}
 }
 
-// renewal is one request.
+// renewal is one request to renew a lease.
 type renewal struct {
 	lease clientv3.LeaseID
-	// patience is how long a server may be silent while this renewal waits.
+	// patience is the time for which a server may be silent while this renewal waits.
 	patience time.Duration
 	// sent is the time at which the renewal was sent, by the client's clock; 0 before that.
 	sent atomic.Int64
-	// result takes one value without blocking.
+	// result has capacity for one value, so that sending the result does not block.
 	result chan renewed
 }
 
@@ -103,8 +104,9 @@ func (r *renewals) close() {
 	<-r.ended
 }
 
-// renew renews a lease, and returns when the request was sent, and the new time to live; 0 if the
-// lease is gone. It fails when the stream does, so that it may be tried again.
+// renew renews a lease. It returns the time at which the request was sent, and the new time to
+// live, which is 0 if the lease is gone. It fails when the stream fails. The caller can then try
+// again.
 func (r *renewals) renew(ctx context.Context, lease clientv3.LeaseID,
 	patience time.Duration) (sent int64, ttl time.Duration, err error) {
 	q := &renewal{lease: lease, patience: patience, result: make(chan renewed, 1)}
@@ -123,7 +125,7 @@ func (r *renewals) renew(ctx context.Context, lease clientv3.LeaseID,
 	}
 }
 
-// run uses one stream after the other.
+// run opens one stream after the other.
 func (r *renewals) run(ctx context.Context) {
 	defer close(r.ended)
 	for {
@@ -136,7 +138,8 @@ func (r *renewals) run(ctx context.Context) {
 	}
 }
 
-// renewalStream is one stream to one server. One goroutine does all but sending and receiving.
+// renewalStream is one stream to one server. One goroutine does all the work except sending and
+// receiving.
 type renewalStream struct {
 	renewals *renewals
 	outgoing chan *renewal
@@ -144,14 +147,14 @@ type renewalStream struct {
 	failed   chan error
 	running  sync.WaitGroup
 
-	// queue are the renewals to be sent, pending all unanswered ones, including queue. A session
-	// sends its next renewal after the answer, or on another stream. So there is at most one
-	// renewal for each lease, and the next answer for a lease belongs to it.
+	// queue has the renewals to be sent. pending has all unanswered renewals, including those in
+	// queue. A session sends its next renewal after the answer, or on another stream. So there is at
+	// most one renewal for each lease, and the next answer for a lease belongs to that renewal.
 	queue   []*renewal
 	pending map[clientv3.LeaseID]*renewal
-	// patience is the smallest patience of the renewals on this stream. If there is no answer for
-	// that long while a renewal waits, the stream is closed. The bound is for the next answer only:
-	// under load all answers may take longer.
+	// patience is the smallest patience of the renewals on this stream. If there is no answer for that
+	// long while a renewal waits, the stream is closed. The limit applies to the next answer of any
+	// renewal: under load all answers may take longer.
 	patience time.Duration
 	silence  *time.Timer
 }
@@ -165,7 +168,7 @@ func newRenewalStream(r *renewals, first *renewal) *renewalStream {
 	return s
 }
 
-// run ends with the stream; renewals without an answer have failed then.
+// run returns when the stream has ended. Renewals without an answer have failed then.
 func (s *renewalStream) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	s.running.Go(func() { s.send(ctx) })
@@ -178,7 +181,7 @@ func (s *renewalStream) run(ctx context.Context) {
 	}
 }
 
-// exchange returns why the stream is no more.
+// exchange returns why the stream has ended.
 func (s *renewalStream) exchange(ctx context.Context) error {
 	for {
 		var outgoing chan *renewal
@@ -217,7 +220,7 @@ func (s *renewalStream) answered(answer *pb.LeaseKeepAliveResponse) {
 	lease := clientv3.LeaseID(answer.ID)
 	q := s.pending[lease]
 	if q == nil || q.sent.Load() == 0 {
-		return // it was not asked for
+		return // an answer that was not requested
 	}
 	delete(s.pending, lease)
 	q.result <- renewed{ttl: time.Duration(answer.TTL) * time.Second}
@@ -228,7 +231,7 @@ func (s *renewalStream) answered(answer *pb.LeaseKeepAliveResponse) {
 	}
 }
 
-// send opens the stream, and sends. It is a goroutine of the stream.
+// send is the goroutine that opens the stream and sends.
 func (s *renewalStream) send(ctx context.Context) {
 	c := s.renewals.client
 	stream, err := pb.NewLeaseClient(c.etcd.ActiveConnection()).LeaseKeepAlive(ctx)
@@ -240,12 +243,12 @@ func (s *renewalStream) send(ctx context.Context) {
 	for {
 		select {
 		case q := <-s.outgoing:
-			// Before Send, which may wait, and may return while the request waits to leave (package
-			// direct gathers requests). The service can only renew the lease later than this, so a
-			// session that counts from here never lives for longer than its lease.
+			// The time is taken before Send. Send may wait, and may return before the request is sent
+			// (package direct collects requests). The service renews the lease later than this time, so a
+			// session that counts from here never lives longer than its lease.
 			q.sent.Store(c.clock())
 			if stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(q.lease)}) != nil {
-				return // what is received says why
+				return // the receiver reports the error
 			}
 		case <-ctx.Done():
 			return
@@ -253,7 +256,7 @@ func (s *renewalStream) send(ctx context.Context) {
 	}
 }
 
-// receive passes answers on. It is a goroutine of the stream.
+// receive is the goroutine that passes on the answers.
 func (s *renewalStream) receive(ctx context.Context, stream pb.Lease_LeaseKeepAliveClient) {
 	for {
 		answer, err := stream.Recv()

@@ -2,9 +2,9 @@ package coord
 
 import "context"
 
-// RWMutex is a lock that many readers or one writer hold. All wait in one queue: a reader waits for
-// the writers before it, and a writer for everybody before it. So neither readers nor writers
-// starve.
+// RWMutex is a lock that many readers or one writer can hold. All of them wait in one queue: a
+// reader waits for the writers before it, and a writer waits for all holders before it. So neither
+// readers nor writers starve.
 type RWMutex struct {
 	client *Client
 	name   string
@@ -35,9 +35,9 @@ func (m *RWMutex) TryLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "try to lock", m.writers(), s, lockQueue.try)
 }
 
-// RLock waits until it holds the lock as a reader, or ctx or the session ends. The token of a
-// reader is higher than those of the writers before it, and lower than those of the writers after
-// it.
+// RLock waits until it holds the lock as a reader, or until ctx or the session ends. The token of a
+// reader is higher than the tokens of the writers before it, and lower than the tokens of the
+// writers after it.
 func (m *RWMutex) RLock(ctx context.Context, s *Session) (*Lock, error) {
 	return lock(ctx, "lock for reading", m.readers(), s, lockQueue.enter)
 }

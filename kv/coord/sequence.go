@@ -9,14 +9,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Sequence makes numbered keys: the numbers begin at 1, and each key gets the next one. No number
-// is given twice, and none is left out.
+// Sequence creates numbered keys: the numbers begin at 1, and each key gets the next one. No number
+// is given twice, and no number is skipped.
 type Sequence struct {
 	client *Client
 	name   string
 }
 
-// Sequence is the sequence of a name.
+// Sequence returns the sequence with a name.
 func (c *Client) Sequence(name string) *Sequence { return &Sequence{client: c, name: name} }
 
 // Numbered is a key of a sequence.
@@ -25,9 +25,9 @@ type Numbered struct {
 	Number uint64
 	// Key is the key in the service. Keys sort as their numbers do.
 	Key string
-	// Value is the value.
+	// Value is the value of the key.
 	Value []byte
-	// Token is the revision at which it was created.
+	// Token is the revision at which the key was created.
 	Token Token
 }
 
@@ -37,9 +37,9 @@ func (q *Sequence) keys() string    { return q.client.path("sequence", q.name) +
 // Create makes the next key of the sequence, with a value. Under a session the key lives as long as
 // the session; with nil it stays until it is deleted.
 //
-// All calls of Create on one sequence write one counter, one after the other: some hundreds in a
-// second are possible. After ErrOutcomeUnknown the key may exist, or may be created later: ctx
-// ended before the outcome was known.
+// All calls of Create on one sequence write one counter, one after the other. Some hundreds of
+// calls per second are possible. ErrOutcomeUnknown means that ctx ended before the outcome was
+// known: the key may exist, or may be created later.
 func (q *Sequence) Create(ctx context.Context, s *Session, value []byte) (Numbered, error) {
 	const op = "create a numbered key"
 	if err := checkName(op, q.name); err != nil {
@@ -54,7 +54,7 @@ func (q *Sequence) Create(ctx context.Context, s *Session, value []byte) (Number
 	return made, nil
 }
 
-// next counts a counter up, and in the same transaction makes the key that belongs to the number.
+// next increments a counter, and creates the key for the number in the same transaction.
 func (c *Client) next(ctx context.Context, s *Session, counter string, key func(uint64) string,
 	value []byte) (Numbered, error) {
 	var options []clientv3.OpOption
@@ -102,7 +102,7 @@ func (c *Client) next(ctx context.Context, s *Session, counter string, key func(
 	}
 }
 
-// List reads all keys of the sequence that are there, in the order of their numbers.
+// List reads all existing keys of the sequence, in the order of their numbers.
 func (q *Sequence) List(ctx context.Context) ([]Numbered, error) {
 	const op = "list"
 	if err := checkName(op, q.name); err != nil {
@@ -116,7 +116,7 @@ func (q *Sequence) List(ctx context.Context) ([]Numbered, error) {
 	for _, kv := range kvs {
 		number, err := strconv.ParseUint(strings.TrimPrefix(string(kv.Key), q.keys()), 16, 64)
 		if err != nil {
-			continue // not one of ours
+			continue // not a key of this sequence
 		}
 		all = append(all, Numbered{Number: number, Key: string(kv.Key), Value: kv.Value,
 			Token: Token(kv.CreateRevision)})
@@ -124,7 +124,8 @@ func (q *Sequence) List(ctx context.Context) ([]Numbered, error) {
 	return all, nil
 }
 
-// Delete deletes a key of the sequence. That it is gone is no error. Its number is not given again.
+// Delete deletes a key of the sequence. It returns no error if the key is gone. The key's number is
+// not given again.
 func (q *Sequence) Delete(ctx context.Context, n Numbered) error {
 	return fail("delete", q.name, q.client.until(ctx, func(ctx context.Context) error {
 		_, err := q.client.etcd.Delete(ctx, n.Key)

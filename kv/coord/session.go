@@ -16,11 +16,11 @@ import (
 const (
 	// DefaultTTL is the default time to live of a session.
 	DefaultTTL = 15 * time.Second
-	// MaxTTL bounds the time to live of a session.
+	// MaxTTL is the maximum time to live of a session.
 	MaxTTL = 24 * time.Hour
 
-	// driftShare is which part of the time to live is left out, for clocks that go at different
-	// speeds.
+	// driftShare: the last 1/driftShare of the time to live is not used, because clocks run at
+	// different speeds.
 	driftShare = 50
 )
 
@@ -28,25 +28,25 @@ const (
 // and claims are held under a session, and end with it.
 //
 // A session lives as long as the service confirms its renewals, which are sent every third of the
-// time to live. If no renewal is confirmed until the time to live has passed since the last
-// confirmed renewal was *sent*, by this machine's monotonic clock, the session is lost, whatever
-// the service thinks: the service counts from a later time, so it cannot have given the held
-// objects to others any sooner. (On Linux the monotonic clock goes on while the machine is
-// suspended. The last fiftieth of the time to live is not used, because clocks go at different
-// speeds.)
+// time to live. The session is lost if no renewal is confirmed for the time to live, counted on
+// this machine's monotonic clock from the moment at which the last confirmed renewal was *sent*.
+// This is safe whatever the service believes: the service counts from a later moment, so it cannot
+// have given the held objects to others any sooner. (On Linux the monotonic clock continues while
+// the machine is suspended. The last fiftieth of the time to live is not used, because clocks run
+// at different speeds.)
 //
-// A session that has ended cannot be revived; make another one.
+// A session that has ended cannot be revived. Make another one.
 type Session struct {
 	client *Client
 	lease  clientv3.LeaseID
 	ttl    time.Duration
 	label  string
 
-	// ctx ends with the session, and its cause is why. running is all goroutines.
+	// ctx ends with the session, and its cause is the reason. running counts all goroutines.
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
-	// made counts the keys that were made under the session.
+	// made counts the keys that were created under the session.
 	made atomic.Uint64
 
 	mu struct {
@@ -56,7 +56,7 @@ type Session struct {
 		expiry   *time.Timer
 		// guard is the version of the session's guard key (txn_guard.go).
 		guard int64
-		// keys are the keys that are held, or are being created or removed.
+		// keys has the keys that are held, or are being created or removed.
 		keys map[string]struct{}
 	}
 }
@@ -69,17 +69,17 @@ type sessionConfig struct {
 	label string
 }
 
-// TTL is how long the service waits for a session without renewals, in whole seconds (rounded up),
-// up to MaxTTL. The service may have a minimum, such as two seconds; Session.TTL returns the actual
-// time. The default is DefaultTTL.
+// TTL sets how long the service waits for a session without renewals, in whole seconds (rounded
+// up), up to MaxTTL. The service may have a minimum, such as two seconds. Session.TTL returns the
+// actual time. The default is DefaultTTL.
 func TTL(d time.Duration) SessionOption { return func(c *sessionConfig) { c.ttl = d } }
 
-// Label is the value of the keys of locks that the session holds or waits for, so that people can
-// see the owner: a host name, for instance.
+// Label sets the value of the keys of locks that the session holds or waits for, so that people can
+// see the owner. It may be a host name, for instance.
 func Label(s string) SessionOption { return func(c *sessionConfig) { c.label = s } }
 
-// NewSession begins a session. ctx limits how long that may take, and not the life of the session,
-// which lasts until Close, or until the session is lost.
+// NewSession begins a session. ctx limits only this call. The session lasts until Close, or until
+// it is lost.
 func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Session, error) {
 	const op = "begin a session"
 	cfg := sessionConfig{ttl: DefaultTTL}
@@ -119,15 +119,15 @@ func (c *Client) NewSession(ctx context.Context, options ...SessionOption) (*Ses
 // Client is the client of the session.
 func (s *Session) Client() *Client { return s.client }
 
-// Lease is the id of the session's lease.
+// Lease returns the id of the session's lease.
 func (s *Session) Lease() clientv3.LeaseID { return s.lease }
 
-// TTL is the time to live that the service has granted.
+// TTL returns the time to live that the service has granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
 // Left returns how long the session lives without a further confirmed renewal, by the client's
-// clock: 0 if it has ended. Renewals are sent every third of the time to live, so less than half of
-// it means that the service does not answer.
+// clock. It returns 0 if the session has ended. Renewals are sent every third of the time to live.
+// So if less than half of the time is left, the service does not answer.
 func (s *Session) Left() time.Duration {
 	if s.Err() != nil {
 		return 0
@@ -137,23 +137,25 @@ func (s *Session) Left() time.Duration {
 	return s.leftLocked()
 }
 
-// Done is closed when the session has ended. Err says why.
+// Done returns a channel that is closed when the session has ended. Err returns the reason.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Context ends with the session; context.Cause says why, as Err does.
+// Context returns a context that ends with the session. context.Cause returns the same reason as
+// Err.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Err is nil while the session lives, and otherwise says why it does not. It reads the clock: it
-// never says nil after the time to live has passed, even if the process stood still for so long
-// that Done is not closed yet.
+// Err returns nil while the session lives, and otherwise the reason of its end. It reads the clock:
+// it never returns nil after the time to live has passed, even if the process was stopped and Done
+// is not closed yet.
 func (s *Session) Err() error {
 	s.checkDeadline()
 	return context.Cause(s.ctx)
 }
 
-// Close ends the session, and makes the service release all that is held under it. If that is not
-// confirmed before ctx ends, Close returns an error, and the service releases it when the time to
-// live is over. ctx may be the session's own context, or that of an object held under it.
+// Close ends the session, and makes the service release everything that is held under it. If that
+// is not confirmed before ctx ends, Close returns an error, and the service releases everything
+// when the time to live is over. ctx may be the session's own context, or the context of an object
+// held under it.
 func (s *Session) Close(ctx context.Context) error {
 	ctx, done := outlive(ctx, sessionOf{}, s, s.ttl)
 	defer done()
@@ -170,7 +172,7 @@ func (s *Session) Close(ctx context.Context) error {
 		"when its time to live of %s is over", text(err), s.ttl), err))
 }
 
-// finish ends the session; the first reason holds.
+// finish ends the session. Only the first reason is kept.
 func (s *Session) finish(kind ErrorKind, message string) {
 	s.cancel(&Error{Op: "session", Name: strconv.FormatInt(int64(s.lease), 16), Message: message,
 		wraps: []error{ErrSessionEnded, kind}})
@@ -179,7 +181,7 @@ func (s *Session) finish(kind ErrorKind, message string) {
 	s.mu.expiry.Stop()
 }
 
-// confirm notes that a renewal sent at the time sent was confirmed.
+// confirm records that a renewal was confirmed. sent is the time at which it was sent.
 func (s *Session) confirm(sent int64, ttl time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,14 +210,14 @@ func (s *Session) checkDeadline() {
 	}
 }
 
-// within is a context that ends with the session too.
+// within returns a context that ends with ctx or with the session.
 func (s *Session) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
 	return ctx, func() { stop(); cancel(context.Canceled) }
 }
 
-// unique is the last part of a key that no other one has.
+// unique returns the last part of a key. No other key has the same part.
 func (s *Session) unique() string {
 	return strconv.FormatInt(int64(s.lease), 16) + "-" + strconv.FormatUint(s.made.Add(1), 36)
 }

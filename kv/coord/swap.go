@@ -8,30 +8,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// maxSent bounds how many different values one swap has under way.
+// maxSent limits the number of different values that one swap has sent.
 const maxSent = 1000
 
 // swapped is the result of a swap.
 type swapped struct {
-	// done: the key was as expected and was changed to value, at revision.
+	// done is set if the key was as expected and was changed to value, at revision.
 	done     bool
 	value    string
 	revision int64
-	// current is the present pair if done is false; nil: the key is absent.
+	// current is the present pair if done is false. It is nil if the key is absent.
 	current *mvccpb.KeyValue
 }
 
-// swap writes a key, together with the other operations, if the key was last modified at a revision
-// (0: if it is absent). No other write may have the same value, and the key must never be deleted:
-// then it is known which of several writes came first, and no attempt can take effect late, because
-// the revision has passed. ErrOutcomeUnknown is possible if the context ends, or the necessary
-// history was compacted.
+// swap writes a key, together with the other operations, if the key was last modified at a
+// revision. Revision 0 means that the key must be absent. No other write may have the same value,
+// and the key must never be deleted. Under these conditions the history shows which of several
+// writes came first, and no attempt can take effect late, because the revision of the key has
+// changed. ErrOutcomeUnknown is possible if the context ends, or if the necessary history was
+// compacted.
 func (c *Client) swap(ctx context.Context, key string, modified int64, value string,
 	also ...clientv3.Op) (swapped, error) {
 	return c.swapOne(ctx, key, modified, func() string { return value }, also...)
 }
 
-// swapOne is swap with a value that may be another one in each attempt. One of them at most is
+// swapOne is swap with a value that may differ in each attempt. At most one of the values is
 // written.
 func (c *Client) swapOne(ctx context.Context, key string, modified int64, next func() string,
 	also ...clientv3.Op) (swapped, error) {
@@ -77,7 +78,7 @@ func unknownOutcome(key string, err error) error {
 		text(err), key), ErrOutcomeUnknown, err)
 }
 
-// settle finds out whether the first write after a revision was one of the sent writes.
+// settle determines whether the first write after a revision was one of the sent writes.
 func (c *Client) settle(ctx context.Context, key string, modified int64, sent map[string]bool,
 	current *mvccpb.KeyValue) (swapped, error) {
 	ours := func(kv *mvccpb.KeyValue) swapped {
@@ -103,7 +104,7 @@ func (c *Client) settle(ctx context.Context, key string, modified int64, sent ma
 	return swapped{current: current}, nil
 }
 
-// firstChange returns the first change of a key at or after a revision; the caller knows that there
+// firstChange returns the first change of a key at or after a revision. The caller knows that there
 // is one.
 func (c *Client) firstChange(ctx context.Context, key string, from int64) (first *clientv3.Event,
 	err error) {
@@ -111,7 +112,7 @@ func (c *Client) firstChange(ctx context.Context, key string, from int64) (first
 		if c.watch(ctx, key, from, func(e *clientv3.Event) bool { first = e; return true }) {
 			return first, nil
 		}
-		// A read at that revision shows whether it was compacted.
+		// A read at that revision shows whether the revision was compacted.
 		if _, err := c.get(ctx, key, clientv3.WithRev(from)); err != nil {
 			return nil, err
 		}

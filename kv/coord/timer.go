@@ -19,11 +19,13 @@ import (
 type Missed uint8
 
 const (
-	// SkipMissed leaves them out. A period is fired only by a manager that ran when it was due.
+	// SkipMissed skips missed periods. A period is fired only by a manager that ran when the period
+	// was due.
 	SkipMissed Missed = iota
-	// FireOnce fires once for all of them, as soon as a manager runs: for the last of them.
+	// FireOnce fires once for all missed periods, as soon as a manager runs: it fires the last of
+	// them.
 	FireOnce
-	// FireEach fires once for each of them, one after the other.
+	// FireEach fires once for each missed period, one after the other.
 	FireEach
 )
 
@@ -33,30 +35,30 @@ const (
 	// DefaultCatchUp is the default of CatchUp.
 	DefaultCatchUp = 100
 
-	// lookAgain is how often a waiting manager looks at the clock and at the last claim.
+	// lookAgain is the interval at which a waiting manager checks the clock and the last claim.
 	lookAgain = time.Minute
-	// mostAhead is how far a claim may be ahead of the service's clock; one period, if that is
-	// longer. For that time nothing fires, and nothing fires twice.
+	// mostAhead is how far a claim may be ahead of the service's clock. If a period is longer, the
+	// limit is one period. During that time nothing fires, and no period fires twice.
 	mostAhead = 5 * time.Second
 )
 
-// Timer fires once in every period, in one of many managers; each manager runs a loop over Ticks.
+// Timer fires once in every period, in one of many managers. Each manager runs a loop over Ticks.
 // Periods are counted from 1970-01-01 00:00 UTC: a period of an hour begins on the hour, a period
 // of a day at midnight UTC.
 //
-// A key of the service holds the period that was fired last. When a period is due, a manager claims
-// it: it replaces the key, if the key has not changed since it was read. So at most one manager
+// A key of the service has the last fired period. When a period is due, a manager claims it: the
+// manager replaces the key, if the key has not changed since it was read. So at most one manager
 // fires a period, and while managers run, one of them fires it as soon as it is due. If a manager
-// dies after its claim, before or during its work, the period is not fired again. Put work that
-// must be done into a Queue when the timer fires.
+// fails after its claim, before or during its work, the period is not fired again. If the work must
+// be done, put it into a Queue when the timer fires.
 //
 // The service's clock, which follows the clocks of a majority of its members, decides which period
-// is due; the clock of a manager's machine does not matter. A claim that is ahead of the service's
-// clock by more than a period and five seconds is void: the first manager that sees it takes it
-// back, and the later periods are fired when they are due, also those that were fired too early.
-// Such a claim is made only by a manager of an earlier version, or while the service had a wrong
-// clock. etcd and earlier versions of Tidemark do not tell the time: there each manager uses the
-// clock of its own machine, and a claim far ahead is reported (ErrClockAhead) and stands.
+// is due. The clock of a manager's machine does not matter. A claim that is ahead of the service's
+// clock by more than a period and five seconds is void. The first manager that sees such a claim
+// resets it. The later periods are fired when they are due, including periods that were fired too
+// early. Only a manager of an earlier version makes such a claim, or a manager of a service with a
+// wrong clock. etcd and earlier versions of Tidemark do not provide the time. There each manager
+// uses the clock of its own machine. A claim far ahead is then reported (ErrClockAhead) and stays.
 type Timer struct {
 	client  *Client
 	name    string
@@ -72,12 +74,12 @@ type Timer struct {
 // TimerOption is an option of Client.Timer: CatchUp.
 type TimerOption func(*Timer)
 
-// CatchUp is the number of missed periods that a timer with FireEach fires at most: the last ones;
-// Tick.Missed counts the others. The default is DefaultCatchUp.
+// CatchUp sets the maximum number of missed periods that a timer with FireEach fires. It fires the
+// last ones, and Tick.Missed counts the others. The default is DefaultCatchUp.
 func CatchUp(periods int) TimerOption { return func(t *Timer) { t.catchUp = periods } }
 
-// Timer returns the timer with a name. All managers should use the same period; if it is changed,
-// the next period begins at a multiple of the new one.
+// Timer returns the timer with a name. All managers should use the same period. If the period is
+// changed, the next period begins at a multiple of the new one.
 func (c *Client) Timer(name string, period time.Duration, missed Missed,
 	options ...TimerOption) *Timer {
 	t := &Timer{client: c, name: name, period: period, missed: missed, catchUp: DefaultCatchUp,
@@ -88,14 +90,14 @@ func (c *Client) Timer(name string, period time.Duration, missed Missed,
 	return t
 }
 
-// Tick is a period that this manager has to fire, and no other does.
+// Tick is a period that this manager has to fire, and no other manager fires.
 type Tick struct {
 	// Due is the time at which the period was due.
 	Due time.Time
-	// Missed is the number of earlier periods that were not fired, and never will be, as far as the
-	// service knows.
+	// Missed is the number of earlier periods that were not fired and never will be, according to the
+	// service.
 	Missed int64
-	// Token is higher than those of all ticks before. Fence takes it.
+	// Token is higher than the tokens of all earlier ticks. It can be used with Fence.
 	Token Token
 }
 
@@ -103,9 +105,10 @@ func (t *Timer) key() string { return t.client.path("timer", t.name) + "last" }
 
 // Ticks yields the periods that this manager has claimed, each when it is due. After an error of
 // the kind ErrOutcomeUnknown it is unknown whether this manager or another one has claimed a
-// period: it is not yielded here, and may not be fired at all. ErrClockAhead reports a claim of a
-// period that is far from due; see Timer for the consequences. After either error the iteration
-// goes on if the loop does. It ends with ctx, and after an error by which the service refuses.
+// period. That period is not yielded here, and may not be fired at all. ErrClockAhead reports a
+// claim of a period that is far from due. See Timer for the consequences. After either error the
+// loop may continue. The iteration ends with ctx, and after an error by which the service refuses
+// the timer.
 func (t *Timer) Ticks(ctx context.Context) iter.Seq2[Tick, error] {
 	const op = "wait for a tick"
 	return func(yield func(Tick, error) bool) {
@@ -129,7 +132,7 @@ func (t *Timer) Ticks(ctx context.Context) iter.Seq2[Tick, error] {
 	}
 }
 
-// begin refuses a timer that makes no sense, and tells when the loop begins.
+// begin refuses an invalid timer, and returns the time at which the loop begins.
 func (t *Timer) begin(ctx context.Context) (moment, error) {
 	const op = "wait for a tick"
 	switch {
@@ -153,12 +156,12 @@ type manager struct {
 	timer *Timer
 	// first is the first due time after the loop began.
 	first int64
-	// warned is which claim far ahead was told.
+	// warned is the last reported claim that is far ahead.
 	warned int64
 }
 
-// next waits until this manager has claimed a period. more reports whether it can go on after an
-// error.
+// next waits until this manager has claimed a period. more reports whether the manager can continue
+// after an error.
 func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 	t := m.timer
 	for {
@@ -171,8 +174,8 @@ func (m *manager) next(ctx context.Context) (tick Tick, more bool, err error) {
 			return Tick{}, false, err
 		}
 		if t.farAhead(last, now) && !now.own {
-			// An extrapolated reading may be wrong after a stop of the whole machine, which no
-			// clock shows. The claim is judged by the next, fresh reading.
+			// An extrapolated reading may be wrong after a stop of the whole machine, which no clock shows.
+			// So the next, fresh reading judges the claim.
 			t.client.time.forget()
 			if now, err = t.now(ctx); err != nil {
 				return Tick{}, false, err
@@ -220,7 +223,8 @@ func (t *Timer) farAhead(last int64, now moment) bool {
 	return last-now.latest > int64(max(t.period, mostAhead))
 }
 
-// last returns the period that was claimed last, 0 if none was, and the revision of the key.
+// last returns the last claimed period and the revision of the key. The period is 0 if no period
+// was claimed.
 func (t *Timer) last(ctx context.Context) (due, modified int64, err error) {
 	r, err := t.client.get(ctx, t.key())
 	if err != nil || len(r.Kvs) == 0 {
@@ -230,9 +234,9 @@ func (t *Timer) last(ctx context.Context) (due, modified int64, err error) {
 	return due, r.Kvs[0].ModRevision, err
 }
 
-// ahead handles a claim that is far ahead. If the service tells the time, the claim is taken back:
-// the present period then counts as the last one fired, whether it was or not. told reports whether
-// the caller should see the error and can go on.
+// ahead handles a claim that is far ahead. If the service provides the time, the claim is reset:
+// the present period then counts as the last one fired, whether it was fired or not. told reports
+// whether the caller should see the error and can continue.
 func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (told bool,
 	err error) {
 	t := m.timer
@@ -245,22 +249,22 @@ func (m *manager) ahead(ctx context.Context, last, modified int64, now moment) (
 		}
 		return false, t.pause(ctx, t.floor(now.earliest)+int64(t.period), now)
 	}
-	// Several managers may write this; it does not matter whose write succeeds.
+	// Several managers may write this. It does not matter whose write succeeds.
 	present := t.floor(now.earliest)
 	done, err := t.client.swap(ctx, t.key(), modified, claimOf(present, t.client.nonce()))
 	switch {
 	case err != nil && !errors.Is(err, ErrOutcomeUnknown), ctx.Err() != nil:
 		return false, err
 	case err != nil || !done.done:
-		return false, nil // the next read tells what is there
+		return false, nil // the next read shows the result
 	}
 	return true, because(fmt.Sprintf("the period of %s was claimed, which by the service's clock is "+
 		"%s ahead; the claim is void, and the next period is that of %s", at(last),
 		time.Duration(last-now.latest), at(present+int64(t.period))), ErrClockAhead)
 }
 
-// due returns the time of the period to be claimed now if the period at last was claimed before; 0
-// if there is none.
+// due returns the time of the period to be claimed now, given that the period at last was the last
+// claimed one. It returns 0 if there is none.
 func (m *manager) due(last, now int64) int64 {
 	t := m.timer
 	newest := t.floor(now)
@@ -280,7 +284,7 @@ func (m *manager) due(last, now int64) int64 {
 
 func at(unixNano int64) time.Time { return time.Unix(0, unixNano).UTC() }
 
-// dueOf is the period that was claimed last.
+// dueOf returns the last claimed period.
 func dueOf(kv *mvccpb.KeyValue) (int64, error) {
 	number, _, _ := strings.Cut(string(kv.Value), " ")
 	due, err := strconv.ParseInt(number, 10, 64)
@@ -296,10 +300,10 @@ func (t *Timer) pause(ctx context.Context, end int64, now moment) error {
 	return t.wait(ctx, min(time.Duration(end-now.earliest), lookAgain))
 }
 
-// claimOf is the value of the key when a period is claimed.
+// claimOf returns the value of the key for a claim of a period.
 func claimOf(due int64, nonce string) string { return strconv.FormatInt(due, 10) + " " + nonce }
 
-// sleep waits, or returns the cause for which the context has ended.
+// sleep waits for a duration. If the context ends first, it returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	if backoff.Sleep(ctx, d) != nil {
 		return context.Cause(ctx)

@@ -11,20 +11,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A key under a session must not appear after its creator has given it up: it would block others as
-// long as the session lives. But a write whose outcome is unknown may be executed late. So every
-// such write also compares the version of the session's *guard*, a key that does not exist at first
-// (version 0). A client that does not know the outcome of a write writes the guard: from then on
-// the earlier write either has been executed, which can be seen, or never will be.
+// A key under a session must not appear after its creator has given it up: such a key would block
+// others as long as the session lives. But a write whose outcome is unknown may be executed late.
+// So every such write also compares the version of the session's *guard*, a key that does not exist
+// at first (version 0). A client that does not know the outcome of a write writes the guard. After
+// that, the earlier write either has been executed, which can be seen, or will never be executed.
 
-// maxKeys bounds how many keys a session holds, makes and removes at a time.
+// maxKeys limits the number of keys that a session holds, creates and removes at a time.
 const maxKeys = 100_000
 
 func (s *Session) guardKey() string {
 	return s.client.prefix + "session/" + strconv.FormatInt(int64(s.lease), 16)
 }
 
-// reserve marks a key as used by this session, so that one caller at a time creates it.
+// reserve marks a key as used by this session, so that only one caller at a time creates it.
 func (s *Session) reserve(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *Session) guardVersion() int64 {
 	return s.mu.guard
 }
 
-// noteGuard notes the version of the guard that a transaction has read.
+// noteGuard records the version of the guard that a transaction has read.
 func (s *Session) noteGuard(guard *mvccpb.KeyValue) {
 	if guard == nil {
 		return
@@ -69,7 +69,7 @@ func (s *Session) bumpGuard() []clientv3.Op {
 
 // created is the result of creating a key.
 type created struct {
-	// revision is that of the creation; 0 if it was not created.
+	// revision is the revision of the creation. It is 0 if the key was not created.
 	revision int64
 	// current is the present pair of the key; nil if the key is absent and another comparison
 	// failed.
@@ -97,11 +97,11 @@ func (s *Session) create(ctx context.Context, key, value string,
 	return done, err
 }
 
-// tryCreate does what create says. maybe is whether the key may be there, or may yet appear, if
-// there is an error.
+// tryCreate does the work of create. maybe is set if there is an error and the key may exist, or
+// may still appear.
 func (s *Session) tryCreate(ctx context.Context, key, value string, also []clientv3.Cmp) (_ created,
 	err error, maybe bool) {
-	// fenced: none of the attempts so far can be executed any more.
+	// fenced is set if none of the attempts so far can be executed any more.
 	fenced := true
 	for attempt := 0; ; {
 		version := s.guardVersion()
@@ -128,7 +128,7 @@ func (s *Session) tryCreate(ctx context.Context, key, value string, also []clien
 		case err == nil:
 			guard, current := one(r, 1), one(r, 0)
 			if guard == nil && version > 0 {
-				s.expired() // the guard went with the lease
+				s.expired() // the guard was removed with the lease
 				return created{}, context.Cause(s.ctx), false
 			}
 			s.noteGuard(guard)
@@ -141,7 +141,7 @@ func (s *Session) tryCreate(ctx context.Context, key, value string, also []clien
 			case s.guardVersion() == version:
 				return created{}, nil, false
 			}
-			continue // another call of this session has made sure of its writes
+			continue // another call of this session has fenced its writes
 		}
 		if judge(err) == unknown {
 			maybe, fenced = true, false
@@ -166,7 +166,7 @@ func (s *Session) fence(ctx context.Context) error {
 	return nil
 }
 
-// gone ends the session if an error shows that its lease is gone.
+// gone ends the session if an error shows that the session's lease is gone.
 func (s *Session) gone(err error) error {
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		s.expired()
@@ -180,8 +180,8 @@ func (s *Session) expired() {
 }
 
 // remove deletes a key that the session created at a revision. It returns whether the key still
-// existed; if that is not known, the error says that the removal goes on in the background. If the
-// session ends first, remove fails with the session's error.
+// existed. If that is not known, the error says that the removal continues in the background. If
+// the session ends first, remove fails with the session's error.
 func (s *Session) remove(ctx context.Context, key string, revision int64) (existed bool,
 	err error) {
 	maybe := false
@@ -199,7 +199,7 @@ func (s *Session) remove(ctx context.Context, key string, revision int64) (exist
 				return false, because("its session ended before the removal was confirmed, and its key is "+
 					"gone", ended)
 			}
-			// If an earlier attempt has removed it, it was there.
+			// If an earlier attempt has removed the key, the key existed.
 			return r.Succeeded || maybe, nil
 		}
 		maybe = maybe || judge(err) == unknown
@@ -215,8 +215,9 @@ func (s *Session) remove(ctx context.Context, key string, revision int64) (exist
 	}
 }
 
-// discard removes a key in the background, if it is the session's, until the session ends, which
-// removes the key too. late: a write of the key may be executed late.
+// discard removes a key in the background, if it belongs to the session, until the session ends.
+// The end of the session removes the key too. late is set if a write of the key may be executed
+// late.
 func (s *Session) discard(key string, late bool) {
 	ours := clientv3.Compare(clientv3.LeaseValue(key), "=", s.lease)
 	remove := clientv3.OpDelete(key)
@@ -246,7 +247,7 @@ func (s *Session) discard(key string, late bool) {
 	})
 }
 
-// background runs a goroutine that Close waits for. It ends soon after the session.
+// background runs a goroutine that Close waits for. The goroutine ends soon after the session.
 func (s *Session) background(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

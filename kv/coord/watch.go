@@ -12,13 +12,13 @@ import (
 
 func isCompacted(err error) bool { return errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) }
 
-// watch hands all events from a revision on to see, until that returns true. It returns whether it
-// did: if not, and the context has not ended, the watch has, and what happened meanwhile has to be
-// read.
+// watch passes all events from a revision on to see, until see returns true. It returns whether see
+// did. If it returns false and the context has not ended, the watch has ended, and the caller has
+// to read the changes since then.
 func (c *Client) watch(ctx context.Context, key string, from int64,
 	see func(*clientv3.Event) bool, options ...clientv3.OpOption) (seen bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel() // it ends the watch
+	defer cancel() // ends the watch
 	for r := range c.etcd.Watch(ctx, key, append(options, clientv3.WithRev(from))...) {
 		if r.Err() != nil {
 			return false
@@ -57,13 +57,13 @@ func (c *Client) awaitGone(ctx context.Context, key string, created, from int64)
 	}
 }
 
-// gone waits until a key that was created at a revision is gone, as awaitGone does.
+// gone returns a function that waits as awaitGone does.
 func (c *Client) gone(key string, created, from int64) func(context.Context) error {
 	return func(ctx context.Context) error { return c.awaitGone(ctx, key, created, from) }
 }
 
-// either runs two waits at the same time. When one of them returns, it ends the other one, waits
-// for that, and returns what the first has returned.
+// either runs two waits at the same time. When one of them returns, either ends the other one,
+// waits for its end, and returns the result of the first.
 func either(ctx context.Context, a, b func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,28 +76,28 @@ func either(ctx context.Context, a, b func(context.Context) error) error {
 	return err
 }
 
-// awaitChange returns nil when something below a prefix has changed after a revision, in a way that
-// matters, or may have.
+// awaitChange returns nil when a relevant change below a prefix has happened after a revision, or
+// may have happened.
 func (c *Client) awaitChange(ctx context.Context, prefix string, after int64,
 	matters func(*clientv3.Event) bool) error {
 	if c.watch(ctx, prefix, after+1, matters, clientv3.WithPrefix()) {
 		return nil
 	}
-	return pause(ctx, 3) // it may have; and it is not asked all the time
+	return pause(ctx, 3) // a change may have happened; the pause limits the rate of reads
 }
 
 // change is a step of the keys below a prefix: their whole state, or the changes of one revision.
 type change struct {
 	revision int64
-	// whole: state is complete; the changes that led to it are not known.
+	// whole is set if state is the complete state. The changes that led to it are not known.
 	whole  bool
 	state  []*mvccpb.KeyValue
 	events []*clientv3.Event
 }
 
 // changes yields the state of the keys below a prefix, and then every change, revision by revision.
-// If the service has compacted the history of the next changes, the state is yielded again. It ends
-// with the context, or with an error that another attempt would not avoid.
+// If the service has compacted the history of the next changes, the state is yielded again. The
+// iteration ends with the context, or with an error that another attempt would not avoid.
 func (c *Client) changes(ctx context.Context, prefix string) iter.Seq2[change, error] {
 	return func(yield func(change, error) bool) {
 		next := int64(0)
@@ -135,15 +135,16 @@ func (c *Client) changes(ctx context.Context, prefix string) iter.Seq2[change, e
 	}
 }
 
-// follow yields the changes from *next on, and advances *next, as long as one watch lives.
-// Afterwards *next is 0 if the state has to be read. It returns false if the caller wants no more.
+// follow yields the changes from *next on, and advances *next, as long as one watch lives. If the
+// state has to be read afterwards, *next is 0. It returns false if the caller wants no more
+// changes.
 func (c *Client) follow(ctx context.Context, prefix string, next *int64,
 	yield func(change, error) bool) (more, moved bool) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	for r := range c.etcd.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(*next)) {
 		if err := r.Err(); err != nil {
-			// If the watch cannot go on, a read shows the reason, or the revision to go on from.
+			// If the watch cannot continue, a read shows the reason, or the revision from which to continue.
 			if !errors.Is(err, rpctypes.ErrNoLeader) {
 				*next = 0
 			}

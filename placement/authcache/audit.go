@@ -9,17 +9,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
-// auditEvery is how often a refusal is logged in the long run, and auditBurst how many are at once.
+// auditEvery is the average time between two logged refusals, and auditBurst how many may be logged
+// at once.
 const (
 	auditEvery = 100 * time.Millisecond
 	auditBurst = 50
 )
 
-// auditor logs what is refused. A client that goes on asking gets errors as fast as it likes, so
-// not each has a line: the next line says how many had none.
+// auditor logs refusals. A client that keeps asking gets errors as fast as it likes, so not every
+// refusal is logged: the next line says how many were omitted.
 type auditor struct {
-	cache *Cache
-	mu    struct {
+	log *slog.Logger
+	mu  struct {
 		sync.Mutex
 		left    int
 		filled  time.Duration
@@ -28,7 +29,7 @@ type auditor struct {
 	}
 }
 
-// take says whether there is a line now, and how many refusals had none since the last.
+// take reports whether a refusal is logged now, and how many were omitted since the last line.
 func (a *auditor) take(now time.Duration) (omitted int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,21 +49,23 @@ func (a *auditor) take(now time.Duration) (omitted int, ok bool) {
 	return omitted, true
 }
 
-func (a *auditor) refused(c *client, e *access.Error, n *access.Permission, now time.Duration) {
+// refused notes the refusal of a client, and what the client has shown of itself.
+func (a *auditor) refused(name func() string, shown access.Credentials, e *access.Error,
+	n *access.Permission, now time.Duration) {
 	if e.Reason == access.Unknown {
-		return // it is the server's trouble, and in its log
+		return // the server itself is the cause, and logs it elsewhere
 	}
 	omitted, ok := a.take(now)
 	if !ok {
 		return
 	}
-	user := slog.String("user", c.Name())
-	if c.shown.Token == "" {
+	user := slog.String("user", name())
+	if shown.Token == "" {
 		user.Key = "certificate"
 	}
 	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("outcome", "refused"), user}
-	if c.shown.Address != "" {
-		attrs = append(attrs, slog.String("address", c.shown.Address))
+	if shown.Address != "" {
+		attrs = append(attrs, slog.String("address", shown.Address))
 	}
 	if n != nil {
 		attrs = append(attrs, slog.Uint64("keyspace", n.Keyspace))
@@ -71,5 +74,5 @@ func (a *auditor) refused(c *client, e *access.Error, n *access.Permission, now 
 	if omitted > 0 {
 		attrs = append(attrs, slog.Int("others", omitted))
 	}
-	a.cache.config.Logger.LogAttrs(context.Background(), slog.LevelWarn, "data: refused", attrs...)
+	a.log.LogAttrs(context.Background(), slog.LevelWarn, "data: refused", attrs...)
 }

@@ -1,7 +1,6 @@
 package authcache
 
 import (
-	"context"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -11,53 +10,56 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Cache knows users. It implements access.Guard.
+// Cache holds users and roles, and answers what clients may do. It implements access.Guard.
 type Cache struct {
 	config  Config
 	metrics *metrics
 	audit   auditor
 
-	// tables is what clients are judged by; never nil. until is up to when, by Config.Monotonic, and
-	// index what of the coordination store's log the tables have at least.
+	// tables holds the users and roles in use; never nil. until is the time, by Config.Monotonic,
+	// up to which the tables are complete, and index the index of the coordination store's log that
+	// they include.
 	//
-	// INVARIANT: until and index are written after the tables that they are for, and read before.
+	// INVARIANT: until and index are written after the tables to which they belong, and read before
+	// them.
 	tables atomic.Pointer[tables]
 	until  atomic.Int64
 	index  atomic.Uint64
 
-	// news has Run look again, urge has the core asked at once. Capacity 1 each.
+	// news makes Run look again, urge makes it ask the core at once. Capacity 1 each.
 	news, urge chan struct{}
 	// saving is held while a mark is written.
 	saving sync.Mutex
 
 	mu struct {
 		sync.Mutex
-		// mark is on disk, wanted is what the core has told.
+		// mark is the mark on disk, wanted the mark that the core has sent.
 		mark, wanted Flag
-		// heard is the newest version of users and roles; nil: none since the server started.
+		// heard is the newest version of users and roles; nil: none has come since the server
+		// started.
 		heard *authority.State
 	}
 }
 
-// tables is one version of what clients are judged by. It is not changed.
+// tables is one version of users and roles, with what follows for clients. It is never changed.
 type tables struct {
-	// version is another one for each.
+	// version is unique.
 	version uint64
-	// free: all clients may do everything.
+	// free is set if all clients may do everything.
 	free bool
-	// state is nil if nothing was heard yet.
+	// state is nil if nothing has come yet.
 	state *authority.State
 }
 
 var _ access.Guard = (*Cache)(nil)
 
-// New makes a Cache. It decides at once, and follows while Run runs.
+// New makes a Cache. It answers at once, and follows the core while Run runs.
 func New(config Config) (*Cache, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
 	g := &Cache{config: config, news: make(chan struct{}, 1), urge: make(chan struct{}, 1)}
-	g.audit.cache = g
+	g.audit.log = config.Logger
 	g.mu.mark, g.mu.wanted = config.Mark, config.Mark
 	g.until.Store(math.MinInt64)
 	g.tables.Store(&tables{free: !config.Mark.On})
@@ -68,11 +70,11 @@ func New(config Config) (*Cache, error) {
 	return g, nil
 }
 
-// Close takes back the metrics.
+// Close unregisters the metrics.
 func (g *Cache) Close() { g.metrics.close() }
 
-// Learn takes note of what the core says of whether servers have to follow. It does not block; a
-// version that is not newer than what is known changes nothing.
+// Learn takes the core's word whether servers must follow users and roles. It does not block; a
+// version that is not newer than the known one changes nothing.
 func (g *Cache) Learn(s *clusterpb.GuardState) {
 	m := flagOf(s)
 	g.mu.Lock()
@@ -94,20 +96,20 @@ func (g *Cache) Adopt(s *clusterpb.GuardState) error {
 	return g.settle(true)
 }
 
-// Mark is what is on disk.
+// Flag returns the mark on disk.
 func (g *Cache) Flag() Flag {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.mark
 }
 
-// Report is what the server says of itself to the core.
+// Report returns what the server reports of itself to the core.
 func (g *Cache) Report() *clusterpb.GuardReport {
 	return &clusterpb.GuardReport{Knows: true, Guard: g.Flag().state()}
 }
 
-// settle writes down what the core wants, if that can be gone by: to follow takes tables that are
-// current, unless anyhow.
+// settle writes the wanted mark, if it can be put into effect: turning it on needs current tables,
+// unless anyhow is set.
 func (g *Cache) settle(anyhow bool) error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -139,7 +141,7 @@ func (g *Cache) settle(anyhow bool) error {
 	return nil
 }
 
-// showLocked has clients judged by what is known now.
+// showLocked puts what is known now into effect for clients.
 func (g *Cache) showLocked() {
 	now := g.tables.Load()
 	next := &tables{version: now.version, free: !g.mu.mark.On}
@@ -152,59 +154,12 @@ func (g *Cache) showLocked() {
 	}
 }
 
-// current says that the tables that were heard are current.
+// current reports that the tables are current.
 func (g *Cache) current() bool { return g.config.Monotonic() <= g.until.Load() }
-
-// Run follows the core until ctx ends.
-func (g *Cache) Run(ctx context.Context) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var stopFollowing context.CancelFunc
-	for {
-		_ = g.settle(false) // it is logged, and tried again when the core tells of it again
-		g.mu.Lock()
-		follow := g.mu.mark.On || g.mu.wanted.On
-		g.mu.Unlock()
-		switch {
-		case follow && stopFollowing == nil:
-			inner, stop := context.WithCancel(ctx)
-			stopFollowing = stop
-			following.Go(func() {
-				defer stop()
-				g.follow(inner)
-			})
-		case !follow && stopFollowing != nil:
-			stopFollowing()
-			following.Wait()
-			stopFollowing = nil
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-g.news:
-		}
-	}
-}
 
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// Mark is whether a server has to follow users and roles, as it has it on disk.
-type Flag struct {
-	// Version counts the changes that the core has made; 0: none is known.
-	Version uint64
-	// On: it has to follow.
-	On bool
-}
-
-func flagOf(s *clusterpb.GuardState) Flag { return Flag{s.GetVersion(), s.GetOn()} }
-
-func (m Flag) state() *clusterpb.GuardState {
-	return &clusterpb.GuardState{Version: m.Version, On: m.On}
 }

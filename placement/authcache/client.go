@@ -13,28 +13,28 @@ import (
 type client struct {
 	cache *Cache
 	shown access.Credentials
-	// token is valid if there is no tokenErr and Shown has one. It counts until expires, by
+	// token is valid if tokenErr is nil and Shown has a token. It expires at expires, by
 	// Config.Monotonic.
 	token    authority.Token
 	tokenErr error
 	expires  int64
-	// seen is when the token came, by Config.Monotonic, and proved that it was verified once.
+	// seen is when the token came, by Config.Monotonic. proved is set once it was verified.
 	seen   int64
 	proved atomic.Bool
-	// known is what followed from the tables that it was judged by last.
+	// known is the user according to the tables that were last used.
 	known atomic.Pointer[known]
 }
 
-// known is the user of a client, by one version of the tables, which it does not hold: a connection
-// may be idle for long. It is not changed.
+// known is the user of a client, according to one version of the tables. It does not refer to the
+// tables, because a connection may be idle for long. It is never changed.
 type known struct {
 	of uint64
-	// rights is nil if refused says why the client counts as no user.
+	// rights is nil if the client has no user; refused says why.
 	rights  *authority.Rights
 	refused *access.Error
 }
 
-// maxAhead is how much the clock of the member that issued a token may be ahead of this server's.
+// maxAhead is how far the clock of the member that issued a token may be ahead of this server's.
 const maxAhead = 5 * time.Second
 
 // Enabled implements access.Guard.
@@ -49,7 +49,7 @@ func (g *Cache) Client(shown access.Credentials) access.Client {
 			if ttl := g.config.TokenTTL; age > ttl || age < -maxAhead {
 				c.tokenErr = authority.ErrToken
 			} else {
-				// The clock of the member that issued it may be ahead, but no token counts for longer.
+				// The issuer's clock may be ahead, but no token is valid for longer.
 				c.expires = c.seen + int64(min(ttl, ttl-age))
 			}
 		}
@@ -57,7 +57,7 @@ func (g *Cache) Client(shown access.Credentials) access.Client {
 	return c
 }
 
-// Name implements access.Client. What a token says counts once it was verified.
+// Name implements access.Client. The name in a token counts once the token was verified.
 func (c *client) Name() string {
 	switch {
 	case c.shown.Token == "":
@@ -68,7 +68,7 @@ func (c *client) Name() string {
 	return shortName(c.token.User)
 }
 
-// shortName is a name as far as errors and logs show it.
+// shortName shortens a name for errors and logs.
 func shortName(name string) string { return name[:min(len(name), 256)] }
 
 // Standing implements access.Client. It does not allocate unless it refuses.
@@ -86,7 +86,7 @@ func (c *client) Standing() (free bool, err error) {
 	return false, nil
 }
 
-// May implements access.Client. What permits does not allocate.
+// May implements access.Client. It does not allocate unless it refuses.
 func (c *client) May(needs []access.Permission) error {
 	rights, refused := c.rights()
 	switch {
@@ -103,7 +103,7 @@ func (c *client) May(needs []access.Permission) error {
 	return nil
 }
 
-// rights are the client's at present; nil: all, whichever client it is. refused is why it has none.
+// rights returns the client's rights; nil: all clients have all rights. refused is why it has none.
 func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 	g := c.cache
 	t := g.tables.Load()
@@ -111,7 +111,7 @@ func (c *client) rights() (_ *authority.Rights, refused *access.Error) {
 		return nil, nil
 	}
 	until := g.until.Load()
-	if t = g.tables.Load(); t.free { // as new as until, or newer
+	if t = g.tables.Load(); t.free { // these tables belong to until, or are newer
 		return nil, nil
 	}
 	now := g.config.Monotonic()
@@ -156,7 +156,7 @@ func permits(r *authority.Rights, n *access.Permission) bool {
 	return r.May(uint32(n.Right), n.Keyspace, n.Start, n.End)
 }
 
-// identify finds the client's user by one version of the tables, and keeps that.
+// identify determines the client's user according to one version of the tables, and stores it.
 func (c *client) identify(t *tables) *known {
 	k := &known{of: t.version}
 	switch {
@@ -178,17 +178,17 @@ func (c *client) identify(t *tables) *known {
 	return k
 }
 
-// verified returns the tables by which the token is one, which are t or newer. If it is none, k
-// says why, and is kept, unless the server may just not have heard of the token's user yet.
+// verified returns the tables that confirm the token, which are t or newer. If none do, it stores
+// in k why, and stores k, unless the server may just not have heard of the token's user yet.
 //
-// INVARIANT: what was issued is not refused for good by tables that may be older than its issue.
-// Proof: they are older neither if they have the index that the token names, nor if the ask that
-// they answer was sent after the token had come.
+// INVARIANT: a token that was issued is not refused for good because of tables older than its
+// issue. Proof: the tables are not older if they include the index that the token names, or if they
+// answer a question that was sent after the token had come.
 func (c *client) verified(k *known, t *tables) *tables {
 	if c.tokenErr == nil {
 		index, until := c.cache.index.Load(), c.cache.until.Load()
 		if newer := c.cache.tables.Load(); newer.state != nil {
-			t = newer // as of index and until, or newer
+			t = newer // these tables belong to index and until, or are newer
 			k.of = t.version
 		}
 		if t.state.Verify(c.token) == nil {
@@ -208,7 +208,7 @@ func (c *client) verified(k *known, t *tables) *tables {
 	return nil
 }
 
-// denied says what a user lacks.
+// denied returns the error that names the permission that a user lacks.
 func (c *client) denied(n *access.Permission) *access.Error {
 	if n.Right == access.Any {
 		return &access.Error{Reason: access.Denied, Text: fmt.Sprintf(
@@ -240,12 +240,12 @@ func (c *client) denied(n *access.Permission) *access.Error {
 		"user %q may not %s %s of keyspace %d", c.Name(), what, keys, n.Keyspace)}
 }
 
-// cut is a key as far as errors and logs show it.
+// cut shortens a key for errors and logs.
 func cut(key []byte) []byte { return key[:min(len(key), 64)] }
 
 // refuse counts and logs a refusal.
 func (c *client) refuse(e *access.Error, n *access.Permission) error {
 	c.cache.metrics.refused(e.Reason)
-	c.cache.audit.refused(c, e, n, time.Duration(c.cache.config.Monotonic()))
+	c.cache.audit.refused(c.Name, c.shown, e, n, time.Duration(c.cache.config.Monotonic()))
 	return e
 }

@@ -12,48 +12,48 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Source is where users and roles come from; server.Client has it.
+// Source is the source of users and roles; server.Client implements it.
 type Source interface {
-	// FollowAuthority reads one stream of them from one member of the core, another one with each
-	// call, and asks by the numbers that come from asks. It returns when the stream or ctx ends, or
-	// with the error of take.
+	// FollowAuthority reads one stream of users and roles from one member of the core, a different
+	// one with each call, and sends the numbers from asks as questions. It returns when the stream
+	// or ctx ends, or with the error of take.
 	FollowAuthority(ctx context.Context, asks <-chan uint64,
 		take func(*clusterpb.AuthorityUpdate) error) error
 }
 
 const (
-	// DefaultGrace is for how long a server goes by what it has heard.
+	// DefaultGrace is how long a server uses what it has heard.
 	DefaultGrace = 10 * time.Second
-	// DefaultTokenTTL is for how long a token counts, as with members of the core.
+	// DefaultTokenTTL is how long a token is valid, as on members of the core.
 	DefaultTokenTTL = 5 * time.Minute
 )
 
-// Config is what a Cache is made of. Source and Save must be set.
+// Config configures a Cache. Source and Save must be set.
 type Config struct {
 	Source Source
-	// Mark is what the server has on disk, and Save writes another one there, durably, before it
-	// returns. It is called by one goroutine at a time.
+	// Mark is the mark on the server's disk. Save stores another one there, durably, before it
+	// returns. One goroutine at a time calls it.
 	Mark Flag
 	Save func(Flag) error
-	// Data says that the server holds data, and so needs the tables before it goes by a mark that is
-	// on. One that does not needs them only to say whom it shows bounds of partitions.
+	// Data is set if the server holds data, and so needs the tables before it turns its mark on. A
+	// server without data needs them only to decide who may see bounds of partitions.
 	Data bool
 	// Changed, if not nil, is called after the mark has changed, by the goroutine of Run or Adopt.
 	Changed func(Flag)
 
-	// Grace is for how long the server goes by what it has heard. Default DefaultGrace.
+	// Grace is how long the server uses what it has heard. Default DefaultGrace.
 	Grace time.Duration
-	// AskEvery is how often it asks. Default a tenth of Grace.
+	// AskEvery is the interval between questions. Default a tenth of Grace.
 	AskEvery time.Duration
-	// TokenTTL is for how long a token counts after it was issued. Default DefaultTokenTTL.
+	// TokenTTL is how long a token is valid after it was issued. Default DefaultTokenTTL.
 	TokenTTL time.Duration
-	// Monotonic is the clock of Grace, Now the one by which tokens were issued. Defaults: the
+	// Monotonic is the clock of Grace, Now the clock by which tokens are issued. Defaults: the
 	// system's.
 	Monotonic hlc.Monotonic
 	Now       func() time.Time
-	// Logger is told what is refused, with audit=true, and of the core's silence.
+	// Logger gets refusals, with audit=true, and reports of the core's silence.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Cache.Close. nil: none does.
+	// Registerer gets the metrics tidemark_auth_*, until Cache.Close. nil: there are none.
 	Registerer prometheus.Registerer
 }
 
@@ -80,4 +80,18 @@ func (c *Config) ensureDefaults() error {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return nil
+}
+
+// Flag says whether a server must follow users and roles, as stored on its disk.
+type Flag struct {
+	// Version counts the core's changes of the flag; 0: none is known.
+	Version uint64
+	// On is set if the server must follow.
+	On bool
+}
+
+func flagOf(s *clusterpb.GuardState) Flag { return Flag{s.GetVersion(), s.GetOn()} }
+
+func (m Flag) state() *clusterpb.GuardState {
+	return &clusterpb.GuardState{Version: m.Version, On: m.On}
 }

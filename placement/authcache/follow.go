@@ -19,19 +19,53 @@ import (
 )
 
 const (
-	// minFollowPause and maxFollowPause are before another member is asked after a stream has ended;
-	// the pause doubles while none answers.
+	// minFollowPause and maxFollowPause bound the pause before another member is asked after a
+	// stream has ended; the pause doubles while none answers.
 	minFollowPause = 50 * time.Millisecond
 	maxFollowPause = time.Second
-	// minAsk is between two asks.
+	// minAsk is the least time between two questions.
 	minAsk = 50 * time.Millisecond
-	// maxAsked bounds the asks without an answer.
+	// maxAsked bounds the questions without an answer.
 	maxAsked = 32
-	// patience is how many times AskEvery an ask may have no answer before another member is asked.
+	// patience is for how many times AskEvery a question may have no answer before another member
+	// is asked.
 	patience = 3
 	// maxTableBytes bounds the records of one update.
 	maxTableBytes = 256 << 20
 )
+
+// Run follows the core until ctx ends.
+func (g *Cache) Run(ctx context.Context) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var stopFollowing context.CancelFunc
+	for {
+		_ = g.settle(false) // logged; the core sends the mark again
+		g.mu.Lock()
+		follow := g.mu.mark.On || g.mu.wanted.On
+		g.mu.Unlock()
+		switch {
+		case follow && stopFollowing == nil:
+			inner, stop := context.WithCancel(ctx)
+			stopFollowing = stop
+			following.Go(func() {
+				defer stop()
+				g.follow(inner)
+			})
+		case !follow && stopFollowing != nil:
+			stopFollowing()
+			following.Wait()
+			stopFollowing = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.news:
+		}
+	}
+}
 
 // follow follows the core, a member at a time.
 func (g *Cache) follow(ctx context.Context) {
@@ -55,7 +89,7 @@ func (g *Cache) follow(ctx context.Context) {
 	}
 }
 
-// stream follows one member. answered says that it has answered an ask.
+// stream follows one member. answered reports that it has answered a question.
 func (g *Cache) stream(ctx context.Context) (answered bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,8 +110,8 @@ type following struct {
 	cache *Cache
 	asks  chan uint64
 
-	// users and roles are the records that have come, and state is the newest version that is
-	// complete. fresh: records have come since, of so many bytes. Of take alone.
+	// users and roles hold the records received so far, and state the newest complete version.
+	// fresh is set if records have come since; size is their size in bytes. Only take uses these.
 	users map[string]*storepb.UserRecord
 	roles map[string]*storepb.RoleRecord
 	state *authority.State
@@ -86,8 +120,8 @@ type following struct {
 
 	mu struct {
 		sync.Mutex
-		// asked are the moments of asks without an answer, of which the first has the number after
-		// done.
+		// asked holds the times of the questions without an answer; the first of them has the
+		// number after done.
 		asked []int64
 		done  uint64
 	}
@@ -101,8 +135,8 @@ func (f *following) answered() bool {
 
 var errSilent = errors.New("a member of the core has not answered in time")
 
-// ask asks at once, and then every Config.AskEvery, and besides when it is urged to, but not more
-// often than that: any client can show tokens of which the server has not heard.
+// ask sends a question at once, and then every Config.AskEvery, and also when it is urged to, but
+// no more often than minAsk, because any client can send tokens that the server does not know.
 func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 	every := f.cache.config.AskEvery
 	urged := int64(math.MinInt64)
@@ -116,7 +150,8 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 		}
 		number := uint64(0)
 		if len(f.mu.asked) < maxAsked {
-			// Before it is sent: what was acknowledged before that is in the answer.
+			// The time is taken before the question is sent: its answer includes everything
+			// acknowledged before that.
 			f.mu.asked = append(f.mu.asked, now)
 			number = f.mu.done + uint64(len(f.mu.asked))
 		}
@@ -154,7 +189,7 @@ func (f *following) ask(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-// take takes an update.
+// take processes an update.
 func (f *following) take(u *clusterpb.AuthorityUpdate) error {
 	if err := f.merge(u); err != nil {
 		return err
@@ -182,7 +217,7 @@ func (f *following) take(u *clusterpb.AuthorityUpdate) error {
 	return nil
 }
 
-// merge takes the records of an update.
+// merge adds the records of an update.
 func (f *following) merge(u *clusterpb.AuthorityUpdate) error {
 	if f.users == nil {
 		f.users, f.roles = map[string]*storepb.UserRecord{}, map[string]*storepb.RoleRecord{}
@@ -219,7 +254,7 @@ func (f *following) merge(u *clusterpb.AuthorityUpdate) error {
 	return nil
 }
 
-// renew makes the state of an update that is complete, if it is another one.
+// renew makes a new state of a complete update, if anything has changed.
 func (f *following) renew(u *clusterpb.AuthorityUpdate) error {
 	if f.state != nil && !f.fresh && f.state.Enabled() == u.Enabled &&
 		f.state.Revision() == u.Revision && string(f.state.Key()) == string(u.Key) {
@@ -234,12 +269,13 @@ func (f *following) renew(u *clusterpb.AuthorityUpdate) error {
 	return nil
 }
 
-// hear goes by a version of users and roles, which is complete up to an ask if it answers one.
+// hear uses a version of users and roles. If it answers a question, it is complete up to that
+// question.
 func (g *Cache) hear(state *authority.State, index uint64, answers bool, asked int64) {
 	g.mu.Lock()
 	first := false
 	if answers || g.mu.heard != nil {
-		// What comes before the first answer is as new as that, but nothing vouches for it yet.
+		// Before the first answer the records are just as new, but nothing proves it yet.
 		g.mu.heard = state
 		g.showLocked()
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/access"
 )
 
-// metrics show what is refused, and how current the tables are.
+// metrics count refusals, and show how current the tables are.
 type metrics struct {
 	registerer prometheus.Registerer
 	refusals   *prometheus.CounterVec
@@ -54,7 +54,7 @@ func newMetrics(g *Cache, registerer prometheus.Registerer) (*metrics, error) {
 	}
 	for i, c := range m.all {
 		err := registerer.Register(c)
-		// A server that ended without being closed, and starts again in this process, takes its place.
+		// A server that ended without Close, and starts again in this process, is replaced.
 		var there prometheus.AlreadyRegisteredError
 		if errors.As(err, &there) && registerer.Unregister(there.ExistingCollector) {
 			err = registerer.Register(c)

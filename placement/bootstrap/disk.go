@@ -25,16 +25,16 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Disk keeps a server's part in the forming of its core. Its methods are called one at a time.
+// Disk stores a server's state in the forming of its core. Its methods are called one at a time.
 type Disk interface {
-	// Load returns what was stored last; nil if nothing ever was.
+	// Load returns the state stored last; nil if there is none.
 	Load() (*bootstrappb.State, error)
-	// Store replaces it. When it returns nil, a crash leaves the new state; if it fails or the
-	// process dies, the old or the new.
+	// Store replaces the state. When it returns nil, a crash leaves the new state; if it fails or
+	// the process dies, the old or the new one.
 	Store(*bootstrappb.State) error
 }
 
-// FileDisk is a Disk that is one file of a directory, which must exist.
+// FileDisk is a Disk in one file of a directory, which must exist.
 type FileDisk struct {
 	FS  vfs.FS
 	Dir string

@@ -14,14 +14,14 @@ var (
 	ErrNotMember = errors.New("this server is not a member of the core")
 	// ErrRefused says that a founding was not accepted.
 	ErrRefused = errors.New("the founding is refused")
-	// ErrState says that what is on disk cannot be used.
+	// ErrState says that the file on disk is unusable.
 	ErrState = errors.New("the file about the forming of the core is damaged")
 )
 
-// NotMemberError says that the core exists already and that this server, by the name in its
-// directory, is not part of it.
+// NotMemberError says that a core exists already and that this server, by the name in its
+// directory, is not a member.
 type NotMemberError struct {
-	// Self is the address of this server, Peer that of the member that told.
+	// Self is the address of this server, Peer that of the member that said so.
 	Self, Peer string
 	Server     uint64
 	Founding   *clusterpb.Founding
@@ -56,7 +56,7 @@ func memberAddresses(f *clusterpb.Founding) []string {
 
 func addresses(f *clusterpb.Founding) string { return strings.Join(memberAddresses(f), ", ") }
 
-// difference says in words how two lists differ.
+// difference describes how two lists differ.
 func difference(nameA string, a []string, nameB string, b []string) string {
 	only := func(x, y []string) []string {
 		return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return slices.Contains(y, s) })

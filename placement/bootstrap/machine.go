@@ -9,20 +9,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// machine is the protocol of one server. It does no I/O: a step returns the state that has to be on
-// disk before anything that follows from it is said, and adopt makes that state the machine's own.
+// machine is the protocol of one server. It does no I/O: a step returns the state that must be on
+// disk before anything that follows from it is sent, and adopt makes that state the machine's own.
 type machine struct {
 	self string
 	core []string // sorted
 	disk *bootstrappb.State
-	// exists is the core that was there already when this server looked for one to form.
+	// exists is set if a core existed already when this server looked for one to form.
 	exists *NotMemberError
-	// late: it takes no part in forming a core, and offers itself to one that is there.
+	// late is set if the server takes no part in forming a core, and offers itself to an existing
+	// one.
 	late bool
-	// coordination: it keeps the coordination store, if it is a member.
+	// coordination is set if it keeps the coordination store when it is a member.
 	coordination bool
-	// heard is the latest hello of each listed peer, by address. Those of servers that are not
-	// listed are not kept.
+	// heard holds the latest hello of each listed peer, by address. Hellos of other servers are not
+	// kept.
 	heard map[string]*clusterpb.BootstrapHello
 }
 
@@ -43,7 +44,7 @@ func newMachine(self string, core []string, disk *bootstrappb.State) (*machine, 
 	return m, nil
 }
 
-// hello is what this server says of itself.
+// hello returns this server's hello.
 func (m *machine) hello() *clusterpb.BootstrapHello {
 	return &clusterpb.BootstrapHello{
 		Server: m.disk.Server, Address: m.self, Core: m.core, Accepted: fromDisk(m.belongs()),
@@ -52,7 +53,7 @@ func (m *machine) hello() *clusterpb.BootstrapHello {
 	}
 }
 
-// belongs is the core of which this server is, or was, or may become, a member; nil: of none.
+// belongs returns the core of which this server is, was or may become a member; nil: none.
 func (m *machine) belongs() *bootstrappb.Founding {
 	if m.disk.Joined != nil {
 		return m.disk.Joined
@@ -60,18 +61,18 @@ func (m *machine) belongs() *bootstrappb.Founding {
 	return m.disk.Accepted
 }
 
-// offers says whether this server can be added to a core as a member.
+// offers reports whether this server can be added to a core as a member.
 func (m *machine) offers() bool {
 	return (m.late || m.exists != nil) && m.belongs() == nil && !m.disk.Removed
 }
 
-// canForm says whether the list is one of a core that can be formed, with this server in it.
+// canForm reports whether a core can be formed from the list, with this server in it.
 func (m *machine) canForm() bool {
 	n := len(m.core)
 	return (n == 1 || n == 3 || n == 5) && slices.Contains(m.core, m.self)
 }
 
-// founded is the core to which this server belongs; nil if there is none yet.
+// founded returns the core to which this server belongs; nil if there is none yet.
 func (m *machine) founded() *clusterpb.Founding {
 	if !m.disk.Founded {
 		return nil
@@ -79,7 +80,7 @@ func (m *machine) founded() *clusterpb.Founding {
 	return fromDisk(m.disk.Accepted)
 }
 
-// hear takes in what a peer says of itself.
+// hear processes a peer's hello.
 func (m *machine) hear(h *clusterpb.BootstrapHello) (next *bootstrappb.State, err error) {
 	if h.GetAddress() == m.self || !slices.Contains(m.core, h.GetAddress()) {
 		return nil, nil
@@ -88,7 +89,7 @@ func (m *machine) hear(h *clusterpb.BootstrapHello) (next *bootstrappb.State, er
 	return m.conclude()
 }
 
-// conclude finds out whether the core is founded: a peer says so, or all members have accepted.
+// conclude determines whether the core is founded: a peer says so, or all members have accepted.
 func (m *machine) conclude() (next *bootstrappb.State, err error) {
 	if m.disk.Founded || m.disk.Joined != nil || m.late {
 		return nil, nil
@@ -127,7 +128,7 @@ func (m *machine) conclude() (next *bootstrappb.State, err error) {
 	return m.with(func(s *bootstrappb.State) { s.Founded = true }), nil
 }
 
-// accept is asked by the proposer. A founding that was accepted before is accepted again.
+// accept processes the proposer's request. A founding that was accepted before is accepted again.
 func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err error) {
 	if err := validate(f); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -152,8 +153,8 @@ func (m *machine) accept(f *clusterpb.Founding) (next *bootstrappb.State, err er
 	return m.with(func(s *bootstrappb.State) { s.Accepted = toDisk(f) }), nil
 }
 
-// propose returns the founding that this server proposes, if it is the one to do so and everything
-// is as it should be. random is the id of the cluster, if a new founding is made.
+// propose returns the founding that this server proposes, if it is the one to propose and all
+// conditions are met. random is the id of the cluster, if a new founding is made.
 func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrappb.State) {
 	if m.disk.Founded || m.late || m.exists != nil || m.disk.Joined != nil || m.disk.Removed ||
 		!m.canForm() || m.core[0] != m.self {
@@ -177,11 +178,11 @@ func (m *machine) propose(random uint64) (f *clusterpb.Founding, next *bootstrap
 		f.Members = append(f.Members,
 			&clusterpb.CoreMember{Address: address, Replica: uint64(i + 1), Server: server})
 	}
-	// The proposer accepts its own with the same write.
+	// The proposer accepts its own founding with the same write.
 	return f, m.with(func(s *bootstrappb.State) { s.Proposed, s.Accepted = toDisk(f), toDisk(f) })
 }
 
-// obstacle says in words what keeps the core from being formed; empty: nothing that this server can
+// obstacle describes what keeps the core from being formed; empty: nothing that this server can
 // see.
 func (m *machine) obstacle() string {
 	if !m.canForm() {
@@ -245,14 +246,14 @@ func (m *machine) listsDiffer(name string, list []string) string {
 		m.self, name, difference(m.self, m.core, name, list))
 }
 
-// names says whether a founding names this server, by address and by directory.
+// names reports whether a founding names this server, by address and by directory.
 func (m *machine) names(f *clusterpb.Founding) bool {
 	return slices.ContainsFunc(f.GetMembers(), func(c *clusterpb.CoreMember) bool {
 		return c.Address == m.self && c.Server == m.disk.Server
 	})
 }
 
-// with is the state on disk, changed.
+// with returns a changed copy of the state on disk.
 func (m *machine) with(change func(*bootstrappb.State)) *bootstrappb.State {
 	next := &bootstrappb.State{
 		Server: m.disk.Server, Address: m.self,

@@ -20,7 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Peers carries messages to the other listed servers; GRPCPeers is one.
+// Peers carries messages to the other listed servers; GRPCPeers implements it.
 type Peers interface {
 	Hello(ctx context.Context, address string, h *clusterpb.BootstrapHello) (
 		*clusterpb.BootstrapHello, error)
@@ -28,26 +28,25 @@ type Peers interface {
 		*clusterpb.BootstrapHello, error)
 }
 
-// Config is what a Member is made of. Disk, Self, Core and Peers must be set.
+// Config configures a Member. Disk, Self, Core and Peers must be set.
 type Config struct {
 	Disk Disk
 	// Self is the address of this server.
 	Self string
-	// Core lists addresses of members of a core, in any order. If there is none yet, they form it: 1,
-	// 3 or 5, all with the same list.
+	// Core lists addresses of members of a core, in any order. If there is no core yet, these
+	// servers form it: 1, 3 or 5, all with the same list.
 	Core  []string
 	Peers Peers
-	// Late: the server does not form a core, and offers itself to one that is there.
+	// Late is set if the server does not form a core, and offers itself to an existing one.
 	Late bool
-	// Coordination: as a member, the server keeps the coordination store too.
+	// Coordination is set if the server, as a member, keeps the coordination store too.
 	Coordination bool
-	// Heard, if not nil, is called with what other servers say of themselves. It must not block.
+	// Heard, if not nil, is called with the hellos of other servers. It must not block.
 	Heard func(*clusterpb.BootstrapHello)
-	// Say, if not nil, adds what this server's version knows to what it answers of itself. It must
-	// not block.
+	// Say, if not nil, adds the fields of this server's version to its hello. It must not block.
 	Say func(*clusterpb.BootstrapHello)
-	// Server is the random name that the data directory has already. 0: it is made up here, and
-	// kept on the Disk.
+	// Server is the random name that the data directory has already. 0: a new name is made, and
+	// stored on the Disk.
 	Server uint64
 
 	// Interval is the time between rounds of hello. Default 200 ms.
@@ -60,7 +59,8 @@ type Config struct {
 }
 
 // Member is one listed server's part in forming the core. It serves clusterpb.Bootstrap, before the
-// core is formed and as long as the server runs, so that members that were not there learn of it.
+// core is formed and as long as the server runs, so that members that were absent learn of the
+// core.
 type Member struct {
 	clusterpb.UnimplementedBootstrapServer
 	config Config
@@ -68,16 +68,16 @@ type Member struct {
 	mu struct {
 		sync.Mutex
 		machine *machine
-		// failed is why Run has to end.
+		// failed is the reason why Run must end.
 		failed error
-		// unreachable is why a peer did not answer last, by address.
+		// unreachable maps the address of each peer that did not answer last time to the error.
 		unreachable map[string]error
 	}
 	// changed wakes Run. Capacity 1.
 	changed chan struct{}
 }
 
-// Open reads the server's state, or gives the server its name and writes the first one.
+// Open reads the server's state, or makes the server's name and stores the first state.
 func Open(config Config) (*Member, error) {
 	if config.Heard == nil {
 		config.Heard = func(*clusterpb.BootstrapHello) {}
@@ -119,7 +119,8 @@ func Open(config Config) (*Member, error) {
 			"and what it knows of the core belongs to %016x: parts of two directories were mixed",
 			config.Server, state.Server)
 	}
-	// The list is checked before the name is kept: a mistake in it leaves nothing behind.
+	// The list is checked before the name is stored, so that a mistake in the list leaves nothing
+	// behind.
 	if m.mu.machine, err = newMachine(config.Self, config.Core, state); err != nil {
 		return nil, err
 	}
@@ -147,14 +148,14 @@ func (m *Member) random() (uint64, error) {
 	}
 }
 
-// Server is the random name of this server's directory.
+// Server returns the random name of this server's directory.
 func (m *Member) Server() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.machine.disk.Server
 }
 
-// WaitingFor says in words why the core is not formed yet; empty if it is.
+// WaitingFor describes why the core is not formed yet; empty if it is.
 func (m *Member) WaitingFor() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +175,7 @@ func (m *Member) WaitingFor() string {
 		s = "the members are about to form the core"
 	}
 	for _, address := range m.mu.machine.core {
-		// A member that was heard before is in the way only of what comes next.
+		// A member that was heard before holds up only the later steps.
 		err := m.mu.unreachable[address]
 		if err != nil && (forming || m.mu.machine.heard[address] == nil) {
 			s += fmt.Sprintf(" (%s: %s)", address, wire.Reason(err))
@@ -200,10 +201,10 @@ func (m *Member) Silent() []string {
 // started one after the other.
 const quietStart = 10 * time.Second
 
-// Run returns when this server knows which member of the core it is: at once if the disk knows it.
-// ErrNotMember says that there is a core already, of which it is none, and that it offers itself
-// from now on: see Join. Another error says that it cannot be part of a core, whatever happens, or
-// that ctx has ended.
+// Run returns when this server knows which member of the core it is: at once if the disk says so.
+// ErrNotMember says that a core exists of which this server is not a member, and that it offers
+// itself from now on: see Join. Another error says that it can never be part of a core, or that ctx
+// has ended.
 func (m *Member) Run(ctx context.Context) (*Membership, error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -246,7 +247,7 @@ func (m *Member) result() (*Membership, error) {
 	return nil, nil
 }
 
-// round says hello to all peers, and proposes if it is time to.
+// round sends a hello to all peers, and proposes if it is time to.
 func (m *Member) round(ctx context.Context) {
 	m.exchange(ctx, m.peers(),
 		func(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
@@ -275,7 +276,7 @@ func (m *Member) peers() []string {
 	return peers
 }
 
-// exchange calls all peers at the same time and takes in their answers.
+// exchange calls all peers at the same time and processes their answers.
 func (m *Member) exchange(
 	ctx context.Context, peers []string,
 	call func(context.Context, string) (*clusterpb.BootstrapHello, error),
@@ -329,7 +330,7 @@ func (m *Member) propose() *clusterpb.Founding {
 	return f
 }
 
-// stepLocked takes a step of the protocol. An error of a step is for good.
+// stepLocked takes a step of the protocol. An error of a step is permanent.
 func (m *Member) stepLocked(step func(*machine) (*bootstrappb.State, error)) {
 	if m.mu.failed != nil {
 		return
@@ -343,7 +344,7 @@ func (m *Member) stepLocked(step func(*machine) (*bootstrappb.State, error)) {
 	m.keepLocked(next)
 }
 
-// keepLocked writes a state to disk and then goes by it.
+// keepLocked stores a state and then uses it.
 func (m *Member) keepLocked(next *bootstrappb.State) bool {
 	if next == nil {
 		return true

@@ -13,19 +13,19 @@ import (
 var ErrRemoved = errors.New("this server was a member of the core and was removed; its id never " +
 	"comes back: to have the machine in the core again, start with an empty directory")
 
-// Membership is which member of which core a server is.
+// Membership says which member of which core a server is.
 type Membership struct {
 	Cluster uint64
 	// Replica is its id.
 	Replica uint64
-	// Founding are the members with which the core was founded, this one among them; nil for one that
-	// was added later.
+	// Founding lists the members with which the core was founded, including this one; nil for a
+	// member that was added later.
 	Founding []*clusterpb.CoreMember
-	// Known are members, as of when the server became one.
+	// Known lists the members, as of when the server became one.
 	Known []*clusterpb.CoreMember
 }
 
-// membership is what the disk says; nil if this server is no member.
+// membership returns the membership on disk; nil if this server is not a member.
 func (m *machine) membership() *Membership {
 	switch {
 	case m.disk.Removed:
@@ -45,7 +45,7 @@ func (m *machine) membership() *Membership {
 	return nil
 }
 
-// MembershipOf is which member a server is, by what it keeps on disk; nil if it is none.
+// MembershipOf returns the membership in a stored state; nil if the server is not a member.
 func MembershipOf(state *bootstrappb.State) *Membership {
 	if state == nil {
 		return nil
@@ -53,21 +53,21 @@ func MembershipOf(state *bootstrappb.State) *Membership {
 	return (&machine{disk: state}).membership()
 }
 
-// Membership is which member this server is; nil if it is none.
+// Membership returns this server's membership; nil if it is not a member.
 func (m *Member) Membership() *Membership {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.machine.membership()
 }
 
-// Removed says that this server was a member and was removed.
+// Removed reports that this server was a member and was removed.
 func (m *Member) Removed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.machine.disk.Removed
 }
 
-// Join keeps on disk that this server, which offers itself, was added to a core as a member.
+// Join stores on disk that this server, which offers itself, was added to a core as a member.
 func (m *Member) Join(cluster, replica uint64, known []*clusterpb.CoreMember) (*Membership, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +84,7 @@ func (m *Member) Join(cluster, replica uint64, known []*clusterpb.CoreMember) (*
 	})
 }
 
-// Leave keeps on disk that this server was removed from the core. It never comes back.
+// Leave stores on disk that this server was removed from the core, for good.
 func (m *Member) Leave() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Member) Leave() error {
 	return err
 }
 
-// Moved says where the server was a member before, if its address is another now; else empty.
+// Moved returns the server's former address as a member, if its address has changed; else "".
 func (m *Member) Moved() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +102,7 @@ func (m *Member) Moved() string {
 	return ""
 }
 
-// Settle keeps the present address on disk.
+// Settle stores the present address on disk.
 func (m *Member) Settle() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,8 +120,8 @@ func (m *Member) keepMembershipLocked(change func(*bootstrappb.State)) (*Members
 	return m.mu.machine.membership(), nil
 }
 
-// Greet says hello to servers, so that they, and this one by Config.Heard, know where members are
-// that have moved.
+// Greet sends hellos to servers, so that they learn the addresses of members that have moved, and
+// this server does by Config.Heard.
 func (m *Member) Greet(ctx context.Context, addresses []string) {
 	var others []string
 	for _, address := range addresses {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// GRPCPeers reaches peers over connections that their owner keeps; client.Dialer.Conn fits.
+// GRPCPeers reaches peers over connections that the caller keeps; client.Dialer.Conn fits.
 type GRPCPeers struct {
 	Conn func(address string) (*grpc.ClientConn, error)
 }

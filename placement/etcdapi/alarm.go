@@ -13,8 +13,9 @@ import (
 )
 
 // Alarm implements etcdserverpb.MaintenanceServer. An alarm that was raised by a request is ended
-// by one. Those that a member raises because it has no room, it ends when it has again; a request
-// ends them as well, and the member raises it again if nothing has changed.
+// by a request. A member that raises an alarm because it has no disk space ends the alarm itself
+// when it has space again. A request ends such an alarm as well, and the member raises it again if
+// nothing has changed.
 func (s *maintenanceServer) Alarm(
 	ctx context.Context, r *pb.AlarmRequest,
 ) (*pb.AlarmResponse, error) {
@@ -60,7 +61,7 @@ func fromAlarm(a *storepb.Alarm) *pb.AlarmMember {
 	return &pb.AlarmMember{MemberID: a.Member, Alarm: pb.AlarmType(a.Type)}
 }
 
-// alarmTexts are the alarms as Status tells them among the errors.
+// alarmTexts lists the alarms in the form of the errors of Status.
 func (b *shared) alarmTexts() (texts []string) {
 	for _, alarm := range b.Store.Alarms() {
 		a := fromAlarm(alarm)

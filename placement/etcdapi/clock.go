@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// clockServer tells the time by the clocks of the members.
+// clockServer returns the time according to the clocks of the members.
 type clockServer struct {
 	coordpb.UnimplementedClockServer
 	*shared
 }
 
-// Read implements coordpb.ClockServer. Anybody may ask: the time is no secret.
+// Read implements coordpb.ClockServer. Anybody may call it: the time is no secret.
 func (s *clockServer) Read(
 	context.Context, *coordpb.ReadClockRequest,
 ) (*coordpb.ReadClockResponse, error) {
@@ -30,12 +30,12 @@ func (s *clockServer) Read(
 		Latest: uint64(max(0, latest))}, nil
 }
 
-// byMajority returns the highest time that a majority of so many members have reached by their
-// clocks, and the lowest one that a majority have not passed. clocks are those of the members that
-// were heard; byMajority sorts them. Not ok: they are no majority.
+// byMajority returns the highest time that a majority of the members have reached by their clocks,
+// and the lowest time that a majority have not passed. clocks are the clocks of the members that
+// were heard; byMajority sorts them. ok is false if they are no majority.
 //
-// If the clocks of a majority are right, and what all others show is wrong, or is not known, true
-// time is between the two, but for the time that the pings took that brought the clocks.
+// If the clocks of a majority are right, and all other clocks are wrong or unknown, true time is
+// between the two, except for the delay of the pings that brought the clocks.
 func byMajority(clocks []int64, members int) (earliest, latest int64, ok bool) {
 	majority := members/2 + 1
 	if len(clocks) < majority {

@@ -19,7 +19,7 @@ type clusterServer struct {
 	*shared
 }
 
-// memberHeader is that of all answers of this service: without a revision, as in etcd.
+// memberHeader returns the header of all answers of this service: without a revision, as in etcd.
 func (s *clusterServer) memberHeader() *pb.ResponseHeader { return s.Fill(&pb.ResponseHeader{}) }
 
 func fromMembers(members []backend.Member) []*pb.Member {
@@ -52,8 +52,8 @@ func (s *clusterServer) MemberList(
 	return &pb.MemberListResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
 
-// administered refuses all clients but administrators, and returns the context for a call to
-// another member on the client's behalf: it names the client's user there.
+// administered refuses all clients but administrators. It returns the context for a call to another
+// member on the client's behalf, which names the client's user.
 func (s *clusterServer) administered(ctx context.Context) (context.Context, error) {
 	who, err := s.Administer(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *clusterServer) MemberAdd(
 		Member: fromMembers([]backend.Member{added})[0], Members: fromMembers(members)}, nil
 }
 
-// soundURLs says whether etcd would take these: at least one, each with a scheme and a port, and
-// without a path.
+// soundURLs reports whether etcd would accept these URLs: at least one, each with a scheme and a
+// port, and without a path.
 func soundURLs(urls []string) bool {
 	for _, u := range urls {
 		parsed, err := url.Parse(u)

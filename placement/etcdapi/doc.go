@@ -1,7 +1,7 @@
 // Package etcdapi serves the etcd v3 API from a store: KV, Watch, Lease, Cluster, Maintenance,
 // Auth, Lock, Election and Health, in etcd's own protocol buffers, so that clients of etcd work
-// unchanged. It translates and does nothing else. Whatever a client can tell apart is as in etcd
-// 3.6: fields, revisions of headers, error codes and their texts.
+// unchanged. It only translates. Everything that a client can observe is as in etcd 3.6: fields,
+// revisions of headers, error codes and their texts.
 //
 // # How a call goes
 //
@@ -15,22 +15,22 @@
 //
 // # Packages
 //
-// Package backend is the seam to the store: the services know nothing else of it. Package authorize
-// tells who calls and what the client may do, translate has the messages, and watches, lockqueue
-// (Lock and Election) and users (Auth) are services of their own. The other services are here, a
-// file each: KV, Lease, Cluster, Maintenance, Health, and those that etcd does not have. Package
-// gateway serves all of them as JSON; etcdfile reads and writes etcd's snapshots.
+// Package backend is the interface to the store, and all that the services know of it. Package
+// authorize determines who calls and what the client may do, translate converts the messages, and
+// watches, lockqueue (Lock and Election) and users (Auth) are services of their own. The other
+// services are here, a file each: KV, Lease, Cluster, Maintenance, Health, and those that etcd does
+// not have. Package gateway serves all of them as JSON; etcdfile reads and writes etcd's snapshots.
 //
 // # Users
 //
-// A call is made by a user, who may do what package authority decides: here before anything is
-// done, by what this member knows, and for commands again when they are applied (authorize). This
-// member refuses nothing before it is up to date, and lists leases and alarms by what it knows
-// then. While authentication is enabled, as far as this member knows, it renews no lease and begins
-// no watch before it is up to date either: both go on for long after they were permitted. Calls
-// about this member alone (Status, Hash, HashKV, Snapshot, MoveLeader) are permitted by what it
-// knows, so that they need no leader. The guard decides about watches, so the Watch service sees no
-// request for keys that its client may not read (permit_watch.go).
+// A call is made by a user. Package authority decides what the user may do: here before anything is
+// done, by the users and roles that this member knows, and for commands again when they are applied
+// (authorize). This member refuses nothing before it is up to date, and lists leases and alarms as
+// of then. While authentication is enabled, as far as this member knows, it also renews no lease
+// and begins no watch before it is up to date, because both last long after they were permitted.
+// Calls about this member alone (Status, Hash, HashKV, Snapshot, MoveLeader) are permitted by what
+// this member knows, so that they need no leader. The guard decides about watches, so the Watch
+// service gets no request for keys that its client may not read (permit_watch.go).
 //
 // # Where it differs from etcd
 //
@@ -84,8 +84,8 @@
 //
 // # Goroutines
 //
-// A stream for which the client demands a leader has one that watches for it, and a stream of lease
-// renewals one that receives and one that renews; all end with the stream.
+// A stream whose client requires a leader has a goroutine that watches for the leader. A stream of
+// lease renewals has one that receives and one that renews. All end with the stream.
 //
-// The package imports the store; nothing above it.
+// The package imports the store, and nothing above the store.
 package etcdapi

@@ -187,8 +187,11 @@ func TestGatewayLikeEtcd(t *testing.T) {
 	for _, alarm := range []string{"NOSPACE", "CORRUPT"} {
 		change := func(action string) {
 			for _, address := range []string{etcd.Endpoints()[0], ours.Listener.Addr().String()} {
-				posted(t, address, "/v3/maintenance/alarm",
+				answer := posted(t, address, "/v3/maintenance/alarm",
 					`{"action":"`+action+`","memberID":"1","alarm":"`+alarm+`"}`)
+				if !strings.HasPrefix(answer, "200 ") {
+					t.Errorf("%s %s at %s: %s", action, alarm, address, answer)
+				}
 			}
 		}
 		change("ACTIVATE")

@@ -18,18 +18,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// guard refuses calls for what they come with, before a service sees them, and has what came of
-// them audited.
+// guard refuses calls because of their metadata or of this member's state, before a service sees
+// them, and has the results of calls audited.
 type guard struct {
 	*shared
 	// began is when the services were made.
 	began time.Time
-	// led says that a leader was known once, or that LeaderGrace is over since began.
+	// led is set once a leader was known, or LeaderGrace is over since began.
 	led atomic.Bool
 }
 
-// registrar registers services whose methods are called behind the guard. The server that they
-// share may have other services, so the guard is none of its interceptors.
+// registrar registers services whose methods are called behind the guard. The guard is not an
+// interceptor of the gRPC server, because that server may have other services.
 type registrar struct {
 	grpc.ServiceRegistrar
 	guard *guard
@@ -108,7 +108,7 @@ func (g *guard) serveStream(d grpc.StreamDesc, service any, stream grpc.ServerSt
 	return g.withLeader(stream, func(s grpc.ServerStream) error { return d.Handler(service, s) })
 }
 
-// admit checks what a call says in its metadata, and whether it demands a leader.
+// admit checks a call's metadata, and reports whether the call requires a leader.
 func (g *guard) admit(ctx context.Context) (needsLeader bool, err error) {
 	version := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataClientAPIVersionKey)
 	if len(version) > 0 && !utf8.ValidString(version[0]) {
@@ -125,7 +125,7 @@ func (g *guard) admit(ctx context.Context) (needsLeader bool, err error) {
 }
 
 // knowsLeader reports whether there is a leader. A member that has just started has not heard of
-// one yet, and waits: its client would otherwise be told that the cluster has none.
+// one yet, and waits: otherwise its client would be told that the cluster has none.
 func (g *guard) knowsLeader(ctx context.Context) bool {
 	for {
 		l, changed := g.Store.Leadership()
@@ -146,7 +146,7 @@ func (g *guard) knowsLeader(ctx context.Context) bool {
 	}
 }
 
-// admitToLearner refuses what a member without a vote does not answer.
+// admitToLearner refuses requests that a member without a vote does not answer.
 func (g *guard) admitToLearner(request any) error {
 	if !g.Cluster.Learner() {
 		return nil

@@ -22,9 +22,9 @@ var (
 	errCorrupt    = errors.New("alarm activated: CORRUPT")
 )
 
-// Healthy says why this member does not serve, in etcd's words; nil if it does. It needs that no
-// alarm is raised but those of the excluded names (NOSPACE, CORRUPT), and a leader and a quorum, or
-// if serializable, this member alone.
+// Healthy returns why this member does not serve, in etcd's words; nil if it serves. To serve it
+// needs that no alarm is raised, except those of the excluded names (NOSPACE, CORRUPT), and a
+// leader and a quorum, or if serializable, this member alone.
 func (s *Services) Healthy(
 	ctx context.Context, serializable bool, excluded map[string]bool,
 ) error {
@@ -51,8 +51,8 @@ type healthServer struct {
 	services *Services
 }
 
-// Check implements grpc_health_v1.HealthServer. An alarm is raised at all members alike; with any
-// other trouble of this member, the code is Unavailable, and another member may be well.
+// Check implements grpc_health_v1.HealthServer. Alarms are raised at all members alike. For any
+// other problem of this member the code is Unavailable, and another member may be healthy.
 func (s *healthServer) Check(
 	ctx context.Context, r *grpc_health_v1.HealthCheckRequest,
 ) (*grpc_health_v1.HealthCheckResponse, error) {
@@ -76,8 +76,8 @@ func (s *healthServer) Check(
 		Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// Readable says why a client could read nothing: what this member has, if serializable, or what was
-// acknowledged anywhere. Users and rights do not matter.
+// Readable returns an error if a client could not read: this member's own state, if serializable,
+// or otherwise everything acknowledged anywhere. It ignores users and rights.
 func (s *Services) Readable(ctx context.Context, serializable bool) error {
 	if !serializable {
 		if err := s.Confirm(ctx); err != nil {
@@ -90,7 +90,7 @@ func (s *Services) Readable(ctx context.Context, serializable bool) error {
 	return translate.Error(ctx, err)
 }
 
-// Corrupt says that the alarm CORRUPT is raised; nil if it is not.
+// Corrupt returns an error if the alarm CORRUPT is raised.
 func (s *Services) Corrupt() error {
 	for _, alarm := range s.Store.Alarms() {
 		if alarm.Type == storepb.Alarm_CORRUPT {
@@ -104,7 +104,8 @@ func rangeError(err error) error {
 	return fmt.Errorf("RANGE ERROR:%s", status.Convert(err).Message())
 }
 
-// Versions are those of etcd that clients are told: of the server, the cluster, and what it stores.
+// Versions returns the versions of etcd that clients see: of the server, the cluster, and the
+// storage.
 func (s *Services) Versions() (server, cluster, storage string) {
 	minor := minorVersion + ".0"
 	return Version, minor, minor

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// importServer brings the state of another store in. It is what etcd has no service for: there a
-// snapshot is restored before the servers start.
+// importServer imports the state of another store. etcd has no service for this: there a snapshot
+// is restored before the servers start.
 type importServer struct {
 	coordpb.UnimplementedImportServer
 	users *users.Server
@@ -85,7 +85,7 @@ func (s *importServer) Step(
 	if err != nil {
 		return nil, err
 	}
-	state, err := s.current(ctx) // an administrator of before users counted may know
+	state, err := s.current(ctx)
 	if status.Code(err) == codes.Unavailable {
 		return nil, rpctypes.ErrGRPCTimeout // the step is done, and "no leader" would say that it is not
 	}
@@ -102,8 +102,8 @@ func (s *importServer) Abandon(
 	return &coordpb.AbandonImportResponse{}, nil
 }
 
-// do does a step, for an administrator. What it is refused for is no business of etcd's clients, so
-// it has codes of its own.
+// do takes a step for an administrator. Its refusals do not concern etcd's clients, so they have
+// codes of their own.
 func (s *importServer) do(ctx context.Context, step *storepb.Import) error {
 	if _, err := s.Administer(ctx); err != nil {
 		return err

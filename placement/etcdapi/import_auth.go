@@ -16,9 +16,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// Auth implements coordpb.ImportServer. It comes before the first step: during an import users and
-// roles cannot be changed. Users and roles are added one by one, so that one that is interrupted is
-// repeated.
+// Auth implements coordpb.ImportServer. It comes before the first step, because users and roles
+// cannot be changed during an import. Users and roles are added one by one, so an interrupted call
+// can be repeated.
 func (s *importServer) Auth(
 	ctx context.Context, r *coordpb.ImportedAuth,
 ) (*coordpb.ImportAuthResponse, error) {
@@ -62,7 +62,7 @@ func (s *importServer) Auth(
 	return &coordpb.ImportAuthResponse{}, nil
 }
 
-// addImported makes one change. there is the error which says that it was made before.
+// addImported makes one change. there is the error which says that the change was made before.
 func (s *importServer) addImported(
 	ctx context.Context, there error, change *storepb.AuthChange,
 ) error {
@@ -75,14 +75,14 @@ func (s *importServer) addImported(
 	return translate.Error(ctx, err)
 }
 
-// MayImport says why a state with these users and roles cannot be brought in by Import; nil if it
-// can be: the store has no keys and no leases, and no other users and roles, and authentication is
-// not enabled.
+// MayImport returns why a state with these users and roles cannot be imported; nil if it can be:
+// the store has no keys and no leases, and no other users and roles, and authentication is not
+// enabled.
 func (s *Services) MayImport(ctx context.Context, r *coordpb.ImportedAuth) error {
 	return s.Import.(*importServer).mayImportAuth(ctx, r) // New has made it
 }
 
-// mayImportAuth says why users and roles cannot be brought in; nil if they can.
+// mayImportAuth returns why users and roles cannot be imported; nil if they can.
 func (s *importServer) mayImportAuth(ctx context.Context, r *coordpb.ImportedAuth) error {
 	if err := s.Confirm(ctx); err != nil {
 		return err

@@ -42,8 +42,8 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	return response, nil
 }
 
-// readRange reads what this member has. The revision of the answer is the newest, whatever was
-// read. release is called when the answer is needed no more, and also after an error.
+// readRange reads this member's state. The revision of the answer is the newest, whatever revision
+// was read. The caller calls release when it no longer needs the answer, also after an error.
 func (s *kvServer) readRange(
 	ctx context.Context, who *storepb.AuthInfo, q *storepb.Range,
 ) (response *pb.RangeResponse, release func(), err error) {
@@ -135,8 +135,9 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 	return response, nil
 }
 
-// serializable says whether a transaction may be read from what a member has: if all its operations
-// are ranges that may. Its comparisons do not count, and a nested transaction never may.
+// serializable reports whether a transaction may be read from this member's own state: all its
+// operations must be serializable ranges. Its comparisons do not matter, and a nested transaction
+// is never serializable.
 func serializable(r *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range ops {
@@ -148,13 +149,13 @@ func serializable(r *pb.TxnRequest) bool {
 	return true
 }
 
-// compactionTimeouts is how many times longer than other requests a compaction may take: of a long
-// history it is done in many steps. One that is given up has been done in part, and goes on from
-// there when it is asked for again.
+// compactionTimeouts is how many times longer than other requests a compaction may take: for a long
+// history it takes many steps. If it is given up, a part is done, and the next request continues
+// from there.
 const compactionTimeouts = 10
 
-// Compact implements etcdserverpb.KVServer. What it makes unreadable is removed when a physical one
-// is answered, and otherwise soon after.
+// Compact implements etcdserverpb.KVServer. A physical compaction is answered when the compacted
+// versions are removed; otherwise they are removed soon after.
 func (s *kvServer) Compact(
 	ctx context.Context, r *pb.CompactionRequest,
 ) (*pb.CompactionResponse, error) {

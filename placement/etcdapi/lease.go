@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// minLeaseSeconds is the shortest term of a lease; a lease for which less is asked gets that.
-	// It is etcd's with its default election timeout.
+	// minLeaseSeconds is the shortest term of a lease; a shorter request gets this term. It is
+	// etcd's with its default election timeout.
 	minLeaseSeconds = 2
 	// maxLeaseSeconds is the longest term that etcd grants.
 	maxLeaseSeconds = 9_000_000_000
@@ -50,7 +50,7 @@ func (s *leaseServer) LeaseGrant(
 		}
 		result, err := s.Execute(ctx, store.Grant(id, uint64(seconds)*1000))
 		if r.ID == 0 && errors.Is(err, rpctypes.ErrGRPCLeaseExist) {
-			continue // by a rare chance
+			continue // a rare coincidence
 		}
 		if err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func (s *leaseServer) LeaseGrant(
 	}
 }
 
-// newLeaseID is a positive id by chance.
+// newLeaseID returns a random positive id.
 func (s *leaseServer) newLeaseID() (int64, error) {
 	var random [8]byte
 	for {
@@ -86,8 +86,8 @@ func (s *leaseServer) LeaseRevoke(
 	return &pb.LeaseRevokeResponse{Header: s.Header(result.Revision)}, nil
 }
 
-// LeaseTimeToLive implements etcdserverpb.LeaseServer. Of a lease that does not exist the time left
-// is -1.
+// LeaseTimeToLive implements etcdserverpb.LeaseServer. For a lease that does not exist the time
+// left is -1.
 func (s *leaseServer) LeaseTimeToLive(
 	ctx context.Context, r *pb.LeaseTimeToLiveRequest,
 ) (*pb.LeaseTimeToLiveResponse, error) {
@@ -100,7 +100,7 @@ func (s *leaseServer) LeaseTimeToLive(
 	defer cancel()
 	info, err := s.Store.TimeToLive(limited, r.ID)
 	if r.Keys && (err == nil || errors.Is(err, store.ErrLeaseNotFound)) {
-		// Of the keys that are answered, and not of others.
+		// Only the keys in the answer need the right.
 		if err := translate.Error(ctx, state.ReadAll(who, info.Keys)); err != nil {
 			return nil, err
 		}
@@ -122,8 +122,8 @@ func (s *leaseServer) LeaseTimeToLive(
 	return response, nil
 }
 
-// LeaseLeases implements etcdserverpb.LeaseServer: the leases that the client may see
-// (store.LeasesAs), with all that were granted, and acknowledged anywhere, before the call.
+// LeaseLeases implements etcdserverpb.LeaseServer: it lists the leases that the client may see
+// (store.LeasesAs), including all that were granted and acknowledged anywhere before the call.
 func (s *leaseServer) LeaseLeases(
 	ctx context.Context, _ *pb.LeaseLeasesRequest,
 ) (*pb.LeaseLeasesResponse, error) {

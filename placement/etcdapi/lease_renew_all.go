@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// renewalsServer renews leases as LeaseKeepAlive does, many with one call.
+// renewalsServer renews many leases with one call, like LeaseKeepAlive.
 type renewalsServer struct {
 	coordpb.UnimplementedRenewalsServer
 	*leaseServer
@@ -28,7 +28,7 @@ func (s *renewalsServer) RenewAll(
 		return nil, status.Errorf(codes.InvalidArgument,
 			"%d leases are to be renewed: a call renews at most %d", n, coordpb.MaxRenewed)
 	}
-	// The header is of before the renewal, as there.
+	// The header is from before the renewal, as in LeaseKeepAlive.
 	header := s.Header(0)
 	terms, refused := s.renew(ctx, r.Leases)
 	if len(terms) == 0 && refused != nil {

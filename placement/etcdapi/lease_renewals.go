@@ -14,25 +14,25 @@ import (
 )
 
 const (
-	// maxRenewals is how many renewals of a stream are under way, and as many more may wait behind
+	// maxRenewals bounds the renewals of a stream that are under way; as many more may wait behind
 	// them.
 	maxRenewals = 256
-	// renewalsLinger is how long a stream is left alone after several renewals at a time. Clients
-	// with many leases send what is due in bursts: what each renewal costs alone, most of all the
-	// writing of its answer, comes once for many. A client that waits for each answer never waits.
+	// renewalsLinger is how long a stream waits after several renewals at a time. Clients with many
+	// leases send due renewals in bursts, and renewing them together saves the cost of each, mostly
+	// that of writing its answer. A client that waits for each answer is never delayed.
 	renewalsLinger = 2 * time.Millisecond
 )
 
 type renewals = grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]
 
-// LeaseKeepAlive implements etcdserverpb.LeaseServer. Of a lease that does not exist, the renewed
+// LeaseKeepAlive implements etcdserverpb.LeaseServer. For a lease that does not exist, the renewed
 // term is 0. Renewals that come while others are under way are done together, and answered in the
 // order in which they came.
 func (s *leaseServer) LeaseKeepAlive(stream renewals) error {
 	ctx := stream.Context()
 	requests, done := make(chan int64, maxRenewals), make(chan error, 2)
-	// Receiving, and a Send that waits, end at the latest when this returns, and gRPC ends the
-	// stream.
+	// This goroutine, and a Send that waits, end at the latest when LeaseKeepAlive returns, because
+	// gRPC then ends the stream.
 	go func() {
 		defer close(requests)
 		if err := receiveRenewals(ctx, stream, requests); err != nil {
@@ -65,7 +65,7 @@ func receiveRenewals(ctx context.Context, stream renewals, to chan<- int64) erro
 	}
 }
 
-// renewAll answers until no request comes any more.
+// renewAll answers until no more requests come.
 func (s *leaseServer) renewAll(
 	ctx context.Context, stream renewals, requests <-chan int64,
 ) error {
@@ -84,7 +84,7 @@ func (s *leaseServer) renewAll(
 				more = false
 			}
 		}
-		// The header is of before the renewal: a lease that ends later does so at a later revision.
+		// The header is from before the renewal: a lease that ends later ends at a later revision.
 		header := s.Header(0)
 		terms, refused := s.renew(ctx, ids)
 		for i, term := range terms {
@@ -108,14 +108,15 @@ func (s *leaseServer) renewAll(
 	return nil
 }
 
-// renew renews leases for a client that may write their keys. The token is looked at each time.
-// refused is why the one after those of which there are terms was not renewed, and those behind it.
+// renew renews leases for a client that may write their keys. It checks the token each time. The
+// terms returned are those of the first leases; refused is why the next lease, and those behind it,
+// were not renewed.
 func (s *leaseServer) renew(
 	ctx context.Context, ids []int64,
 ) (terms []time.Duration, refused error) {
 	if s.Store.Authority().Enabled() {
-		// What the client may write is decided by users and roles, and by keys of leases, that are up
-		// to date.
+		// The client's rights are decided by up-to-date users and roles, and up-to-date keys of
+		// leases.
 		if err := s.Confirm(ctx); err != nil {
 			return nil, err
 		}
@@ -138,7 +139,7 @@ func (s *leaseServer) renew(
 	return terms, refused
 }
 
-// mayRenew says why a lease may not be renewed; nil if it may.
+// mayRenew returns why a lease may not be renewed; nil if it may.
 func (s *leaseServer) mayRenew(ctx context.Context, id int64) error {
 	state := s.Store.Authority()
 	who, err := s.Identified(ctx)

@@ -19,7 +19,7 @@ type maintenanceServer struct {
 	snapshots snapshots
 }
 
-// leastSize is what a store with nothing in it has. etcd's size is never 0, and clients divide by
+// leastSize is the reported size of an empty store. etcd's size is never 0, and clients divide by
 // it.
 const leastSize = 4 << 10
 
@@ -34,11 +34,11 @@ func (s *maintenanceServer) Status(
 	if err != nil {
 		return nil, translate.Error(ctx, err)
 	}
-	// What is in use is what the quota counts. It can be in memory yet, or compressed on the disk;
-	// what there is besides comes back by Defragment.
+	// The size in use is what the quota counts. It may still be in memory, or compressed on disk;
+	// Defragment frees the rest of the size.
 	used := max(s.Store.Bytes(), leastSize)
 	size := max(disk, used)
-	quota := int64(math.MaxInt64) // there is none
+	quota := int64(math.MaxInt64) // there is no quota
 	if s.Quota > 0 {
 		quota = s.Quota
 	}
@@ -59,8 +59,8 @@ func (s *maintenanceServer) Status(
 	return response, nil
 }
 
-// Defragment implements etcdserverpb.MaintenanceServer: the disk of this member takes back what was
-// deleted and compacted. Reads and writes go on meanwhile. Other members need not be asked.
+// Defragment implements etcdserverpb.MaintenanceServer: it frees this member's disk space of what
+// was deleted and compacted. Reads and writes go on meanwhile. Other members are not involved.
 func (s *maintenanceServer) Defragment(
 	ctx context.Context, _ *pb.DefragmentRequest,
 ) (*pb.DefragmentResponse, error) {
@@ -87,8 +87,8 @@ func (s *maintenanceServer) Hash(
 	return &pb.HashResponse{Header: s.Header(revision), Hash: sum}, nil
 }
 
-// HashKV implements etcdserverpb.MaintenanceServer. The sum is not etcd's: it compares members of
-// this database with each other.
+// HashKV implements etcdserverpb.MaintenanceServer. The sum differs from etcd's: it compares
+// members of this database with each other.
 func (s *maintenanceServer) HashKV(
 	ctx context.Context, r *pb.HashKVRequest,
 ) (*pb.HashKVResponse, error) {
@@ -102,7 +102,7 @@ func (s *maintenanceServer) HashKV(
 	response := &pb.HashKVResponse{Header: s.Header(h.Newest), Hash: h.Sum,
 		CompactRevision: int64(h.Compacted), HashRevision: int64(h.Revision)}
 	if h.Compacted == 0 {
-		response.CompactRevision = -1 // etcd's for a store that was never compacted
+		response.CompactRevision = -1 // as etcd for a store that was never compacted
 	}
 	return response, nil
 }
@@ -125,8 +125,8 @@ func (s *maintenanceServer) MoveLeader(
 
 var versionForm = regexp.MustCompile(`^v?\d+\.\d+(\.\d+)?$`)
 
-// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is
-// none below it to go to.
+// Downgrade implements etcdserverpb.MaintenanceServer. The version is that of the API; there is no
+// lower one to downgrade to.
 func (s *maintenanceServer) Downgrade(
 	ctx context.Context, r *pb.DowngradeRequest,
 ) (*pb.DowngradeResponse, error) {

@@ -12,12 +12,12 @@ import (
 )
 
 // permittedWatches is a stream of watches as the Watch service sees it: without the requests to
-// create a watch of keys that the client may not read. These are answered here, as etcd answers
-// them. What changes later does not end a watch.
+// watch keys that the client may not read. Those are answered here, as etcd answers them. Later
+// changes of permissions do not end a watch.
 type permittedWatches struct {
 	grpc.ServerStream
 	*shared
-	// sending: a stream takes one message at a time.
+	// sending is held while a message is sent.
 	sending *sync.Mutex
 }
 
@@ -39,7 +39,7 @@ func (s permittedWatches) RecvMsg(m any) error {
 			return nil
 		}
 		create := request.GetCreateRequest()
-		if create == nil || create.StartRevision < 0 { // the service refuses that
+		if create == nil || create.StartRevision < 0 { // the service refuses this
 			return nil
 		}
 		err := s.mayWatch(create)
@@ -47,7 +47,7 @@ func (s permittedWatches) RecvMsg(m any) error {
 			return nil
 		}
 		s.AuditPart(s.Context(), create, err)
-		// The text is that of the error as gRPC prints it, which clients look for.
+		// The text is that of the error as gRPC prints it, which clients compare.
 		if err := s.SendMsg(&pb.WatchResponse{Header: s.Header(0), WatchId: watches.NoID, Created: true,
 			Canceled: true, CancelReason: err.Error()}); err != nil {
 			return err
@@ -61,8 +61,8 @@ func (s permittedWatches) mayWatch(r *pb.WatchCreateRequest) error {
 		key = []byte{0}
 	}
 	if s.Store.Authority().Enabled() {
-		// A watch that was let in goes on whatever changes. So the rules by which it is let in must
-		// have all that was acknowledged before.
+		// A permitted watch goes on whatever changes later. So the users and roles that permit it
+		// must include everything acknowledged before.
 		if err := s.Confirm(s.Context()); err != nil {
 			return err
 		}

@@ -11,11 +11,12 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 )
 
-// firstChunk is how many pairs a stream reads first, when it does not know yet how large they are.
+// firstChunk is how many pairs a stream reads first, while their size is unknown.
 const firstChunk = 16
 
 // RangeStream implements etcdserverpb.KVServer: a range in chunks of about MaxRequestBytes, all at
-// one revision. The last has the header, the count, and whether there is more than the limit lets.
+// one revision. The last chunk has the header, the count, and whether there are more pairs than the
+// limit.
 func (s *kvServer) RangeStream(
 	r *pb.RangeRequest, stream grpc.ServerStreamingServer[pb.RangeStreamResponse],
 ) error {
@@ -41,9 +42,9 @@ func (s *kvServer) RangeStream(
 	for {
 		r.Limit = min(left, size)
 		q := translate.ToRange(r)
-		q.Count = newest == 0 // once is enough: all chunks are of one revision
+		q.Count = newest == 0 // once is enough, because all chunks have the same revision
 		chunk, release, err := s.readRange(ctx, who, q)
-		// A client may take its time for a chunk, and keeps no other from reading meanwhile.
+		// A client may read a chunk slowly, and must not keep others from reading meanwhile.
 		release()
 		if err != nil {
 			return err

@@ -10,23 +10,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// Answers bounds the memory of answers that are on their way to clients, over all calls.
-// rpc.Answers is one.
+// Answers bounds the memory of answers on their way to clients, over all calls.
+// limit.ResponseBudget implements it.
 type Answers interface {
-	// Bound is what is handed to gRPC in place of an answer of a size, or why there is no room for
-	// it: an error of gRPC.
+	// Bound returns what is passed to gRPC in place of an answer of a size, or a gRPC error if
+	// there is no room for it.
 	Bound(ctx context.Context, answer proto.Message, size int) (any, error)
-	// Room is nil if anything more may be on its way to the client of a call, and takes nothing.
+	// Room returns nil if more may be on its way to the client of a call. It takes nothing.
 	Room(ctx context.Context) error
 	// Count is Bound for an answer that must not be refused.
 	Count(ctx context.Context, answer proto.Message, size int) any
-	// Wait is Bound for a message of a stream: it waits for room. After its error etcd's clients go
-	// on with a stream of watches (Unavailable), if the stream has not ended.
+	// Wait is Bound for a message of a stream: it waits for room. After its error (Unavailable)
+	// etcd's clients resume a stream of watches, if the stream has not ended.
 	Wait(ctx context.Context, message proto.Message, size int) (any, error)
 }
 
 // room refuses a call that would write, and whose answer may be large, while the client has not
-// read what it was answered before. Once it has written, it is too late to refuse it.
+// read its former answers. After the write it would be too late to refuse.
 func (b *shared) room(ctx context.Context, request any) error {
 	if b.Answers == nil {
 		return nil
@@ -39,7 +39,8 @@ func (b *shared) room(ctx context.Context, request any) error {
 
 // bound counts an answer, if it may be large.
 //
-// INVARIANT: what has written is not refused: clients take a refusal as that nothing was done.
+// INVARIANT: a call that has written is not refused: clients take a refusal to mean that nothing
+// was done.
 func (b *shared) bound(ctx context.Context, request, answer any) (any, error) {
 	m, ok := answer.(proto.Message)
 	if b.Answers == nil || !ok || !mayBeLarge(m) {
@@ -51,8 +52,8 @@ func (b *shared) bound(ctx context.Context, request, answer any) (any, error) {
 	return b.Answers.Bound(ctx, m, proto.Size(m))
 }
 
-// effects says whether a request writes, and whether its answer has keys that it names by a range
-// or that were there before. A request that it does not know may write.
+// effects reports whether a request writes, and whether its answer contains keys of a range, or
+// former values. An unknown request may write.
 func effects(request any) (writes, returns bool) {
 	switch r := request.(type) {
 	case *pb.RangeRequest:
@@ -94,7 +95,7 @@ func effectsOf(op *pb.RequestOp) (writes, returns bool) {
 	return false, false
 }
 
-// mayBeLarge tells answers that are surely small from others, since it takes time to count.
+// mayBeLarge excludes answers that are surely small, because counting takes time.
 func mayBeLarge(m proto.Message) bool {
 	const few, little = 64, 32 << 10
 	switch m := m.(type) {

@@ -28,31 +28,31 @@ type Services struct {
 	// Watch is registered if it is set.
 	Watch pb.WatchServer
 	Auth  pb.AuthServer
-	// Import brings the state of another store in; it is none of etcd's services.
+	// Import imports the state of another store; etcd has no such service.
 	Import coordpb.ImportServer
-	// Permissions are those for the data of keyspaces; none of etcd's services either.
+	// Permissions are the permissions for the data of keyspaces; etcd has no such service.
 	Permissions coordpb.PermissionsServer
-	// Renewals renews many leases with one call; none of etcd's services either.
+	// Renewals renews many leases with one call; etcd has no such service.
 	Renewals coordpb.RenewalsServer
-	// Clock tells the time by the clocks of the members; none of etcd's services either.
+	// Clock returns the time according to the clocks of the members; etcd has no such service.
 	Clock coordpb.ClockServer
-	// Health says that this server serves. It is registered unless it is nil: a server whose port
-	// has a health service already sets it to nil.
+	// Health reports whether this server serves. It is registered unless it is nil: a server whose
+	// port already has a health service sets it to nil.
 	Health grpc_health_v1.HealthServer
 
-	// shared has the Authorizer, which decides about calls of other services as well.
+	// shared contains the Authorizer, which also decides about calls of other services.
 	*shared
 	snapshots *snapshots
 }
 
-// shared is what all services have.
+// shared is the common part of all services.
 type shared struct {
 	Config
 	*authorize.Authorizer
 }
 
-// Close takes back the metrics, and waits until no snapshot is sent. The gRPC server must have been
-// stopped.
+// Close unregisters the metrics, and waits until no snapshot is being sent. The gRPC server must
+// have been stopped.
 func (s *Services) Close() {
 	s.snapshots.running.Wait()
 	s.Authorizer.Close()
@@ -70,7 +70,7 @@ func New(config Config) (*Services, error) {
 	if err != nil {
 		return nil, err
 	}
-	auth, permissions := users.New(authorizer, users.Config{Keyspaces: config.Keyspaces,
+	auth := users.New(authorizer, users.Config{Keyspaces: config.Keyspaces,
 		Passwords: config.Passwords, MaxRequestBytes: config.MaxRequestBytes, Logger: config.Logger})
 	all := &shared{config, authorizer}
 	kv, lease := &kvServer{shared: all}, &leaseServer{shared: all}
@@ -86,7 +86,7 @@ func New(config Config) (*Services, error) {
 		Maintenance: maintenance,
 		Auth:        auth,
 		Import:      &importServer{shared: all, users: auth, kv: kv},
-		Permissions: permissions,
+		Permissions: auth.Permissions(),
 		Renewals:    &renewalsServer{leaseServer: lease},
 		Clock:       &clockServer{shared: all},
 		shared:      all,
@@ -98,8 +98,8 @@ func New(config Config) (*Services, error) {
 	return services, nil
 }
 
-// Register hands the services to a gRPC server. The server should accept messages of
-// Config.MaxRequestBytes and RequestOverheadBytes.
+// Register registers the services at a gRPC server. The server should accept messages of
+// Config.MaxRequestBytes plus RequestOverheadBytes.
 func (s *Services) Register(server grpc.ServiceRegistrar) {
 	guarded := registrar{server, &guard{shared: s.shared, began: time.Now()}}
 	pb.RegisterKVServer(guarded, s.KV)

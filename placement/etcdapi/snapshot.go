@@ -19,25 +19,26 @@ import (
 )
 
 const (
-	// snapshotChunk is how much of a snapshot one message has.
+	// snapshotChunk is the size of the part of a snapshot in one message.
 	snapshotChunk = 32 << 10
-	// maxSnapshots is how many snapshots are on their way to clients at a time, each with its file.
+	// maxSnapshots bounds the snapshots that are sent at a time, each from a file.
 	maxSnapshots = 4
 )
 
 var errStalled = errors.New("the client reads nothing")
 
-// snapshots bounds what snapshots take.
+// snapshots bounds the resources of snapshots.
 type snapshots struct {
-	// sending has room for those whose files exist or will, writing for the one that is written.
+	// sending has a token for each snapshot that has a file or will have one, writing for the one
+	// that is being written.
 	sending, writing chan struct{}
-	// running are the goroutines that send. Each ends with its call, and its file with it.
+	// running counts the goroutines that send. Each ends with its call, and removes its file.
 	running sync.WaitGroup
 }
 
-// Snapshot implements etcdserverpb.MaintenanceServer: what this member has, as a database file of
-// etcd, and its SHA-256. A client that reads nothing for Config.StallTimeout loses its stream, and
-// one that comes while maxSnapshots are sent is refused.
+// Snapshot implements etcdserverpb.MaintenanceServer: it sends this member's state as a database
+// file of etcd, and its SHA-256. It ends the stream of a client that reads nothing for
+// Config.StallTimeout, and refuses calls while maxSnapshots are being sent.
 func (s *maintenanceServer) Snapshot(
 	_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer,
 ) error {
@@ -57,8 +58,8 @@ func (s *maintenanceServer) Snapshot(
 		<-s.snapshots.sending
 		return translate.Error(ctx, err)
 	}
-	// Send waits for the client, and ends only with the call: so this returns when the client stalls,
-	// and the goroutine that sends soon after.
+	// Send waits for the client, and returns only when the call ends: so Snapshot returns when the
+	// client stalls, and the sending goroutine ends soon after.
 	stalled, stall := context.WithCancel(context.Background())
 	defer stall()
 	ended := make(chan error, 1)
@@ -74,7 +75,7 @@ func (s *maintenanceServer) Snapshot(
 			return err
 		})
 		err = errors.Join(err, etcdfile.Remove(path))
-		<-s.snapshots.sending // before the call ends: its client may ask for another one at once
+		<-s.snapshots.sending // first: the client may ask for another one at once
 		ended <- err
 	})
 	select {
@@ -129,7 +130,7 @@ func sendSnapshot(path string, send func(*pb.SnapshotResponse) error) error {
 	}
 	sum := sha256.New()
 	for left := info.Size(); left > 0; {
-		// A message may be read after Send has returned, so that each has its own bytes.
+		// gRPC may read a message after Send has returned, so each message has bytes of its own.
 		chunk := make([]byte, min(left, snapshotChunk))
 		if _, err := io.ReadFull(file, chunk); err != nil {
 			return err

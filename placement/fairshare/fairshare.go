@@ -1,6 +1,7 @@
-// Package fairshare bounds what goes on at a time, in number and in bytes, and lets parties that
-// wait in by turns, one call each. So a party that asks for much has everything as long as no other
-// party waits, and the others wait until one call ends, not until all of that party's have.
+// Package fairshare bounds the calls that run at a time, in number and in bytes, and admits waiting
+// parties in turns, one call each. So a party that asks for much may use everything as long as no
+// other party waits, and the others wait until one call ends, not until all calls of that party
+// have.
 //
 // Share.mu is a leaf. The package imports nothing of Tidemark.
 package fairshare
@@ -14,25 +15,25 @@ import (
 	"sync/atomic"
 )
 
-// ErrBusy says that as many calls wait as may, of a party or of all.
+// ErrBusy says that the bound on waiting calls is reached, of a party or of all.
 var ErrBusy = errors.New("too many calls wait")
 
 // Limits are the bounds of a Share. A field that is 0 bounds nothing.
 type Limits struct {
-	// Calls and Bytes are how many calls may go on, and how large they may be together.
+	// Calls and Bytes bound the running calls, in number and in total size.
 	Calls, Bytes int64
-	// PartyWaits and AllWait are how many calls of a party, and of all parties, may wait.
+	// PartyWaits and AllWait bound the waiting calls of a party, and of all parties.
 	PartyWaits, AllWait int
 }
 
-// Share is what calls have a part of. It is safe for concurrent use.
+// Share is the resource that calls share. It is safe for concurrent use.
 type Share struct {
 	limits       Limits
 	calls, bytes atomic.Int64 // changed with mu held
 	refused      atomic.Int64
 	mu           struct {
 		sync.Mutex
-		// turns are the parties that wait, in the order in which they have their turns.
+		// turns lists the parties that wait, in the order of their turns.
 		turns   []*party
 		parties map[string]*party
 		waiting int
@@ -45,13 +46,13 @@ type party struct {
 	calls []*call
 }
 
-// call is a call that waits. admitted is closed when it is let in.
+// call is a call that waits. admitted is closed when it may run.
 type call struct {
 	size     int64
 	admitted chan struct{}
 }
 
-// New returns a Share that is free.
+// New returns a Share without calls.
 func New(limits Limits) *Share {
 	if limits.Bytes == 0 {
 		limits.Bytes = math.MaxInt64
@@ -61,8 +62,8 @@ func New(limits Limits) *Share {
 	return s
 }
 
-// Enter lets a call of a party in, which Leave ends. It waits until ctx ends, and then returns the
-// error of ctx. A call that is larger than all there is takes everything.
+// Enter admits a call of a party, which Leave ends. It waits until ctx ends, and then returns the
+// error of ctx. A call that is larger than the bound takes everything.
 func (s *Share) Enter(ctx context.Context, name string, size int) error {
 	part := s.partOf(size)
 	s.mu.Lock()
@@ -99,7 +100,7 @@ func (s *Share) Enter(ctx context.Context, name string, size int) error {
 		s.mu.waiting--
 		s.forgetLocked(p)
 	} else {
-		s.giveBack(c.size) // it was let in at the same time
+		s.giveBack(c.size) // it was admitted at the same time
 	}
 	s.admitLocked()
 	s.refused.Add(1)
@@ -114,14 +115,14 @@ func (s *Share) Leave(size int) {
 	s.admitLocked()
 }
 
-// Held is how many calls go on, and their bytes.
+// Held returns the number of running calls, and their bytes.
 func (s *Share) Held() (calls, bytes int64) { return s.calls.Load(), s.bytes.Load() }
 
-// Refused is how many calls were not let in.
+// Refused returns how many calls were not admitted.
 func (s *Share) Refused() int64 { return s.refused.Load() }
 
-// admitLocked lets calls in whose turn it is. A call that needs more than is free has all others
-// wait for it.
+// admitLocked admits the calls whose turn it is. A call that needs more than is free makes all
+// others wait for it.
 func (s *Share) admitLocked() {
 	for len(s.mu.turns) > 0 {
 		p := s.mu.turns[0]
@@ -138,7 +139,7 @@ func (s *Share) admitLocked() {
 	}
 }
 
-// forgetLocked forgets a party that waits no more.
+// forgetLocked forgets a party that no longer waits.
 func (s *Share) forgetLocked(p *party) {
 	if len(p.calls) > 0 {
 		return

@@ -27,7 +27,7 @@ type Growth struct {
 	// ByLoad is the key that divides the load best, BySize the key that divides the bytes best; nil:
 	// no key is known.
 	ByLoad, BySize *SplitPoint
-	// OneKey: one key has so many of the bytes that no other key divides them.
+	// OneKey is set if one key has so many of the bytes that no other key divides them.
 	OneKey bool
 	// HotKey is the key with the largest part of the load, Hot that part in thousandths; 0: not
 	// known.

@@ -120,7 +120,7 @@ type Operator struct {
 	Rejected *Alternative
 }
 
-// InFlight returns what the planner has to be told while the operator is in flight.
+// InFlight returns the operator in the form in which the planner is told of operators in flight.
 func (o *Operator) InFlight() InFlight {
 	return InFlight{Partition: o.Partition, Add: o.Add, Remove: o.Remove, Lead: o.Lead,
 		Split: o.Kind == Split, Right: o.Right}

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Cause is the kind of thing that an operator is to mend.
+// Cause is the kind of problem that an operator is to correct.
 type Cause uint8
 
 // Causes: a change that no operator carries on, voters that are lost or damaged, a number of voters
@@ -56,9 +56,9 @@ var causeNames = []string{"unfinished change", "node lost", "node gone", "replic
 
 func (c Cause) String() string { return words.Name(causeNames, int(c)) }
 
-// Betters is the level that an operator for a cause has to better, or a higher one. An operator
-// that betters only a lower level does not mend its cause: the next step would find the cause
-// again.
+// Betters returns the level that an operator for a cause must better; bettering a higher level will
+// do too. An operator that betters only a lower level does not remove its cause: the next step
+// would find the cause again.
 func (c Cause) Betters() Level {
 	switch c {
 	case NodeLeaving, RuleBroken:
@@ -106,7 +106,7 @@ type Reason struct {
 }
 
 // Share is how far a node is from its share before and after an operator, as a part of the share:
-// 0.1 is a tenth above. For DiskFilling it is the part of the disk that is used.
+// 0.1 is a tenth above. For DiskFilling it is the used part of the disk.
 type Share struct {
 	Node          keys.NodeID
 	Before, After float64

@@ -128,7 +128,7 @@ func (c *core) answers(replica uint64, address string, h *clusterpb.BootstrapHel
 func (c *core) neverAnswered(replica uint64, address string) {
 	c.answers(replica, address, nil)
 	synctest.Wait() // what was asked before is answered
-	c.members[0].server.Membership().ForgetVersion(replica)
+	c.members[0].server.Membership().Versions().Forget(replica)
 }
 
 // memberOf is the member of a replica id; nil if there is none.
@@ -162,7 +162,7 @@ func (c *core) raises() bool {
 // weighed is what the first member has found that all members know, and as of which members.
 func (c *core) weighed() (format uint32, members uint64) {
 	h := &clusterpb.BootstrapHello{}
-	c.members[0].server.membership.SayVersion(h)
+	c.members[0].server.membership.Versions().Say(h)
 	return h.MembersCommands, h.MembersVersion
 }
 

@@ -17,7 +17,7 @@ func TestUnheardMembers(t *testing.T) {
 		expect := func(unheard, older string) {
 			t.Helper()
 			c.await("unheard "+unheard+", older "+older, func() bool {
-				u, o := c.members[0].server.membership.UnknowingMembers()
+				u, o := c.members[0].server.membership.Versions().Unknowing()
 				gauges := gaugesOf(t, c.members[0], "tidemark_core_members_")
 				return strings.Join(u, " ") == unheard && strings.Join(o, " ") == older &&
 					gauges["version_unknown"] == float64(len(u))

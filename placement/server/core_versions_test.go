@@ -63,7 +63,7 @@ func TestCommandsThatOthersHaveHeardOf(t *testing.T) {
 		})
 		c.await("the silent member is known", c.raises)
 		told := &clusterpb.BootstrapHello{}
-		c.members[0].server.membership.SayVersion(told)
+		c.members[0].server.membership.Versions().Say(told)
 		if told.MembersCommands != store.NewestFormat || told.Commands != store.NewestFormat ||
 			!told.Learners {
 			t.Errorf("tells %v", told)

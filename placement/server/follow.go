@@ -14,16 +14,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// followTries is how often in a row descriptors are written whose records have changed meanwhile.
+// followTries is the number of attempts to write descriptors when their records change at the same
+// time.
 const followTries = 3
 
-// followed is a descriptor that is to be written in place of a record, together with the partitions
-// that have split off from it, and without those that were consumed.
+// followed is a descriptor that will replace a record. The same transaction adds the partitions
+// that have split off from it, and removes the partitions that were merged into it.
 type followed struct {
 	descriptor *clusterpb.Partition
 	key        []byte
 	revision   uint64
-	// pieces are new, and gone go; keyspace is then the record of their keyspace as it was.
+	// pieces are the added partitions, and gone the removed ones. If there are any, keyspace is the
+	// record of their keyspace as it was read.
 	pieces   []*clusterpb.Partition
 	gone     []tabled
 	keyspace meta.Keyspace
@@ -31,12 +33,13 @@ type followed struct {
 
 func (f *followed) partitions() int { return 1 + len(f.pieces) + len(f.gone) }
 
-// reshapes says whether other partitions come or go with it.
+// reshapes reports whether other partitions are added or removed together with the descriptor.
 func (f *followed) reshapes() bool { return len(f.pieces)+len(f.gone) > 0 }
 
-// followReports puts into the table what the partitions' leaders say of them. A leader says what is
-// applied, so it is true, and the highest epoch is the latest. Many go in one transaction; what one
-// fails with does not hold up the others.
+// followReports writes the descriptors that the partitions' leaders have reported into the table. A
+// leader reports only descriptors that it has applied, so the descriptor with the highest epoch is
+// the latest. One transaction has many descriptors. If the write of one descriptor fails, the
+// others are still written.
 func (s *Server) followReports(ctx context.Context) error {
 	var errs []error
 	for range followTries {
@@ -52,8 +55,8 @@ func (s *Server) followReports(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// write writes descriptors. conflict says that some of them were not, since records have changed
-// meanwhile.
+// write writes descriptors. conflict is set if some of them were not written because records had
+// changed meanwhile.
 func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err error) {
 	var errs []error
 	for len(due) > 0 && ctx.Err() == nil {
@@ -69,7 +72,7 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 		if err != nil {
 			errs = append(errs, err)
 			if _, refused, _ := hint.Of(err); refused {
-				return false, errors.Join(errs...) // another member leads, and follows
+				return false, errors.Join(errs...) // another member leads now, and writes them
 			}
 			continue
 		}
@@ -81,8 +84,9 @@ func (s *Server) write(ctx context.Context, due []followed) (conflict bool, err 
 	return conflict, errors.Join(errs...)
 }
 
-// writes are the conditions and the operations of one transaction. Partitions split off, and go,
-// only while their keyspace is as it was: one that is dropped has its partitions removed once.
+// writes returns the conditions and the operations of one transaction. Partitions are added and
+// removed only if the record of their keyspace is unchanged. Otherwise a transaction could add
+// partitions to a keyspace whose partitions are being removed by a drop.
 func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) {
 	keyspaces := map[keys.KeyspaceID]bool{}
 	for _, f := range some {
@@ -106,7 +110,7 @@ func writes(some []followed) (conditions []*storepb.Compare, ops []*storepb.Op) 
 	return conditions, ops
 }
 
-// written takes note of what was written.
+// written processes descriptors that were written: it updates the reports, the log and the metrics.
 func (s *Server) written(some []followed) {
 	for _, f := range some {
 		s.reports.InTable(f.descriptor)
@@ -135,7 +139,7 @@ func (s *Server) written(some []followed) {
 	}
 }
 
-// toFollow compares what was reported with the table.
+// toFollow compares the reported descriptors with the table, and returns the descriptors to write.
 func (s *Server) toFollow() (due []followed, err error) {
 	v := s.config.Store.Stale()
 	var errs []error
@@ -149,8 +153,9 @@ func (s *Server) toFollow() (due []followed, err error) {
 			continue
 		}
 		if p == nil && d.SplitFrom != 0 && d.Frozen == nil && keys.ValidatePartition(d) == nil {
-			// What it split off from may not have been reported yet. One that was consumed fills no gap:
-			// its generation is below that of what consumed it.
+			// The partition that this one split off from may not have been reported yet. A descriptor of a
+			// partition that was merged away cannot take its place: the partition that subsumed it has a
+			// higher generation.
 			orphans = append(orphans, d)
 			continue
 		}
@@ -180,7 +185,7 @@ func (s *Server) toFollow() (due []followed, err error) {
 	return append(withoutGone(due, some), some...), errors.Join(append(errs, err)...)
 }
 
-// withoutGone leaves out the descriptors of partitions that go with others.
+// withoutGone removes descriptors of partitions that the changed descriptors remove from the table.
 func withoutGone(due, changed []followed) []followed {
 	gone := map[string]bool{}
 	for _, f := range changed {
@@ -191,9 +196,9 @@ func withoutGone(due, changed []followed) []followed {
 	return slices.DeleteFunc(due, func(f followed) bool { return gone[string(f.key)] })
 }
 
-// refuseReport forgets a descriptor that cannot be.
+// refuseReport discards a reported descriptor that is not possible.
 func (s *Server) refuseReport(d *clusterpb.Partition, why error) {
 	s.reports.Refuse(d)
-	s.config.Logger.Error("the leader of a partition reports a descriptor that cannot be",
+	s.config.Logger.Error("the leader of a partition reports an impossible descriptor",
 		"partition", keys.PartitionID(d.Id), "error", why)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxFollowed bounds the keyspaces that one stream asks for, those that are gone included.
+// maxFollowed limits the number of keyspaces that one stream asks for, including dropped keyspaces.
 const maxFollowed = 100_000
 
 // FollowTable implements clusterpb.ClusterServer, from this server's own table.
@@ -35,9 +35,9 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	// It ends at the latest when gRPC ends Recv, which is when this has returned.
+	// This goroutine ends when gRPC ends Recv, at the latest after this method has returned.
 	go func() {
-		// A client that has closed its side asks for nothing more, and goes on being told.
+		// A client that has closed its side asks for nothing more, but still receives updates.
 		if err := follower.receive(ctx); !errors.Is(err, io.EOF) {
 			cancel(err)
 		}
@@ -57,7 +57,7 @@ func (s *ClusterService) FollowTable(stream clusterpb.Cluster_FollowTableServer)
 	return err
 }
 
-// viewer is who calls, as far as that says which bounds of partitions the caller may see.
+// viewer returns the viewer of a call, which says which bounds of partitions the caller may see.
 func (s *ClusterService) viewer(ctx context.Context) *veil.Viewer {
 	if s.config.Viewer == nil {
 		return nil
@@ -65,26 +65,27 @@ func (s *ClusterService) viewer(ctx context.Context) *veil.Viewer {
 	return s.config.Viewer(ctx)
 }
 
-// tableFollower is the client of a stream.
+// tableFollower is the state of one client's stream.
 type tableFollower struct {
 	stream clusterpb.Cluster_FollowTableServer
 	viewer *veil.Viewer
-	// more has what the client asks for besides.
+	// more carries keyspaces that the client asks for later.
 	more chan []uint32
 
 	mu sync.Mutex
-	// asked is all that the client has asked for; guarded by mu.
+	// asked are all keyspaces that the client has asked for; guarded by mu.
 	asked []uint32
 }
 
-// wanted is what the client has asked for so far.
+// wanted returns the keyspaces that the client has asked for so far.
 func (f *tableFollower) wanted() []uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.asked)
 }
 
-// add notes what the client asks for, unless that becomes too much.
+// add records keyspaces that the client asks for. It fails if the client asks for more than
+// maxFollowed.
 func (f *tableFollower) add(keyspaces []uint32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +97,8 @@ func (f *tableFollower) add(keyspaces []uint32) error {
 	return nil
 }
 
-// receive takes in which keyspaces the client asks for, and the tokens that it shows, until the
-// stream ends.
+// receive reads the client's messages until the stream ends: requests for keyspaces, and new
+// tokens.
 func (f *tableFollower) receive(ctx context.Context) error {
 	for {
 		r, err := f.stream.Recv()

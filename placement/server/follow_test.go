@@ -83,7 +83,7 @@ func TestFollowManyReports(t *testing.T) {
 			t.Errorf("%d proposals for %d descriptors", n, all)
 		}
 		if table(100).Membership != group.FoundingMembership {
-			t.Error("a descriptor that cannot be is in the table")
+			t.Error("an impossible descriptor is in the table")
 		}
 
 		// The record of one changes between the look at it and the write: those with it go next time.

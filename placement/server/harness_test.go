@@ -15,6 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coordination"
@@ -134,12 +136,8 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 				t.Fatal(err)
 			}
 			config := Config{Store: m.store, Cluster: testCluster, Members: list,
-				Membership: membership.Config{Group: m, Hello: c.hello, Coordination: true,
-					Silent: func(id uint64) bool {
-						c.mu.Lock()
-						defer c.mu.Unlock()
-						return c.gone[id]
-					}},
+				Membership: membership.Config{Group: m, Coordination: true,
+					Servers: testServers{c}, Peers: testPeers{c}, Own: noHealth{}},
 				Wake: c.wake, Physical: m,
 				Logger: logger.With("member", m.address)}
 			if c.configure != nil {
@@ -157,6 +155,39 @@ func newCoreOn(t testing.TB, fs func() vfs.FS, dir string, members int,
 	}
 	return c
 }
+
+// testServers are the servers of a core, as a member asks them.
+type testServers struct{ *core }
+
+func (s testServers) Hello(ctx context.Context,
+	address string) (*clusterpb.BootstrapHello, error) {
+	return s.hello(ctx, address)
+}
+
+func (testServers) Inform(context.Context, string, *clusterpb.CoreMembers) error { return nil }
+
+func (testServers) Check(context.Context, string) (*clusterpb.MemberHealth, error) {
+	return nil, status.Error(codes.Unimplemented, "it says nothing of its health")
+}
+
+// testPeers are silent if the test has said so, and averse to nothing.
+type testPeers struct{ *core }
+
+func (p testPeers) Down(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone[id]
+}
+
+func (testPeers) LeaderAverse(uint64) bool { return false }
+
+// noHealth is the health of a server that knows nothing of it.
+type noHealth struct{}
+
+func (noHealth) NotReady() []string         { return nil }
+func (noHealth) CoordinationErr() error     { return nil }
+func (noHealth) Disk() membership.DiskState { return membership.DiskState{} }
+func (noHealth) Delays() membership.Delays  { return membership.Delays{} }
 
 // Now is the clock of a member.
 func (m *member) Now() int64 {

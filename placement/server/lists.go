@@ -28,7 +28,7 @@ func (s *Server) ListNodes(
 		CoreLeader: s.meta.LeaderAddress(), NowUnixMs: time.Now().UnixMilli()}, nil
 }
 
-// ListKeyspaces lists the keyspaces, and what those wait for that are not ready.
+// ListKeyspaces lists the keyspaces. For keyspaces that are not ready, it says what they wait for.
 func (s *Server) ListKeyspaces(
 	ctx context.Context, _ *clusterpb.ListKeyspacesRequest,
 ) (*clusterpb.ListKeyspacesResponse, error) {
@@ -46,7 +46,7 @@ func (s *Server) ListKeyspaces(
 	}
 	response := &clusterpb.ListKeyspacesResponse{}
 	for _, ks := range all {
-		info := &clusterpb.KeyspaceInfo{Keyspace: ks.Keyspace}
+		info := &clusterpb.KeyspaceInfo{Keyspace: ks.Keyspace, Usage: s.quotas.Usage(ks.ID())}
 		if info.Partitions, err = meta.Count(v, string(meta.PartitionsOf(ks.ID()))); err != nil {
 			return nil, s.meta.Status(err)
 		}
@@ -64,8 +64,7 @@ func (s *Server) ListKeyspaces(
 	return response, nil
 }
 
-// ListPartitions lists the partitions of one keyspace, or of all, with what is known of them at run
-// time.
+// ListPartitions lists the partitions of one keyspace, or of all, with their state from reports.
 func (s *Server) ListPartitions(
 	ctx context.Context, r *clusterpb.ListPartitionsRequest,
 	send func(*clusterpb.PartitionInfo) error,
@@ -107,10 +106,10 @@ func (s *Server) ListPartitions(
 	return nil
 }
 
-// defaultEvents is how many a request gets that does not say.
+// defaultEvents is the number of events in a response to a request without a limit.
 const defaultEvents = 1000
 
-// ListEvents lists what placement did, the newest first.
+// ListEvents lists the events of placement, the newest first.
 func (s *Server) ListEvents(
 	ctx context.Context, r *clusterpb.ListEventsRequest,
 ) (*clusterpb.ListEventsResponse, error) {
@@ -144,14 +143,15 @@ func (s *Server) ListEvents(
 func (s *Server) WatchMetadata(
 	r *clusterpb.WatchMetadataRequest, stream clusterpb.Core_WatchMetadataServer,
 ) error {
-	// A receiver that does not say checks the updates, which name the cluster.
+	// A receiver that does not give its cluster checks the updates itself: they name the cluster.
 	if r.Cluster != 0 {
 		if err := s.meta.CheckCluster(r.Cluster); err != nil {
 			return err
 		}
 	}
 	if r.Node != 0 {
-		// A member that lags may not know a new node yet; a wrong node id shows at its heartbeats.
+		// A member that lags may not know a new node yet, so the node id is not checked here. Heartbeats
+		// reveal a wrong node id.
 		s.config.Logger.Debug("metadata stream", "node", keys.NodeID(r.Node), "after", r.AfterRevision)
 	}
 	return s.table.Send(stream.Context(), r.AfterRevision, stream.Send)

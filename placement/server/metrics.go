@@ -68,6 +68,7 @@ func newMetrics(s *Server, registerer prometheus.Registerer) (*metrics, error) {
 	m.collectors = append(m.collectors, s.membership.Collectors()...)
 	m.collectors = append(m.collectors, s.consumers.Collectors()...)
 	m.collectors = append(m.collectors, s.upgrade.Collectors()...)
+	m.collectors = append(m.collectors, s.quotas)
 	if registerer == nil {
 		return m, nil
 	}
@@ -90,8 +91,8 @@ func (m *metrics) close() {
 	}
 }
 
-// measureHealth adds what nodes report of each other. It is 0 on a member that does not lead the
-// core: what that has of nodes is old.
+// measureHealth adds the gauges of what nodes report about each other. They are 0 on a member that
+// does not lead the core, because its reports may be old.
 func (m *metrics) measureHealth(s *Server) {
 	gauge := func(name, help string, value func(silent, behind int) int) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -10,12 +10,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// layout is how the partitions lie side by side, as the table has them.
+// layout knows which partitions are neighbours, according to the table.
 type layout struct {
-	// starts are the partitions by the internal keys at which they begin.
+	// starts has the partitions by the internal keys at which they begin.
 	starts *tree.Edit[string, keys.PartitionID]
-	// spans are where each begins and ends, generations the generations of their descriptors, and
-	// resized when they last split, split off or merged.
+	// spans has the spans of the partitions. generations has the generations of their descriptors.
+	// resized has the times at which they last split, split off or merged.
 	spans       map[keys.PartitionID]layoutSpan
 	generations map[keys.PartitionID]uint64
 	resized     map[keys.PartitionID]time.Time
@@ -32,7 +32,7 @@ func newLayout(resized map[keys.PartitionID]time.Time) layout {
 		generations: map[keys.PartitionID]uint64{}, resized: resized}
 }
 
-// set takes a descriptor of the table.
+// set adds or replaces a descriptor of the table.
 func (l *layout) set(d *clusterpb.Partition) {
 	id := keys.PartitionID(d.Id)
 	span := layoutSpan{start: string(d.Start), end: string(d.End), prefix: int(d.PrefixLength)}
@@ -46,7 +46,7 @@ func (l *layout) set(d *clusterpb.Partition) {
 	l.starts.Set(span.start, id)
 }
 
-// drop forgets a partition.
+// drop removes a partition.
 func (l *layout) drop(id keys.PartitionID) {
 	span, known := l.spans[id]
 	if !known {
@@ -58,8 +58,8 @@ func (l *layout) drop(id keys.PartitionID) {
 	}
 }
 
-// neighbours are the partitions of the same keyspace and hash number that end where one begins, and
-// begin where it ends; 0: there is none.
+// neighbours returns the partitions of the same keyspace and hash number to the left and to the
+// right of a partition. 0 means that there is no neighbour.
 func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) {
 	span, known := l.spans[id]
 	if !known {
@@ -80,17 +80,18 @@ func (l *layout) neighbours(id keys.PartitionID) (left, right keys.PartitionID) 
 	return left, right
 }
 
-// around is what it knows of one. The caller holds mu.
+// around returns the surroundings of a partition: its neighbours and its recent history. The caller
+// holds mu.
 func (c *scheduler) around(id keys.PartitionID) facts.Around {
 	out := facts.Around{Resized: c.layout.resized[id], Ended: c.operators.ended[id]}
 	out.Left, out.Right = c.layout.neighbours(id)
 	return out
 }
 
-// arrange takes the descriptors of an update of the table, before the State is told of any: it has
-// to hear of all neighbours as they are. What has another generation than before has split or
-// merged. Of those that the table had when this leadership began it is the events that say when.
-// The caller holds mu.
+// arrange updates the layout from an update of the table. It runs before the State is told of any
+// partition of the update, because the State needs the current neighbours of each. A partition
+// whose generation has changed has split or merged. For partitions that the table had when this
+// leadership began, the times of splits and merges come from events. The caller holds mu.
 func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []keys.PartitionID) {
 	c.noteMerges(u, now)
 	moved := map[keys.PartitionID]struct{}{}
@@ -128,7 +129,8 @@ func (c *scheduler) arrange(u *clusterpb.TableUpdate, now time.Time) (touched []
 	return touched
 }
 
-// noteNeighbours collects the neighbours of a partition: theirs change with it.
+// noteNeighbours adds the neighbours of a partition to a set. If the partition changes, so do the
+// neighbours of its neighbours.
 func (c *scheduler) noteNeighbours(id keys.PartitionID, into map[keys.PartitionID]struct{}) {
 	left, right := c.layout.neighbours(id)
 	into[left], into[right] = struct{}{}, struct{}{}

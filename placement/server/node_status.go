@@ -11,10 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Progress says what a node holds, what of that is still to go, and what is in the way of a
-// status, given the nodes and keyspaces as they are: the scheduler may not have heard of the last
-// change. Both are of one view, and the caller has the turn: a keyspace is not given more replicas
-// meanwhile.
+// Progress returns what a node holds, what still has to move away, and what prevents a status. It
+// uses the given nodes and keyspaces, because the scheduler may not have seen the latest change.
+// Nodes and keyspaces come from one view. The caller has the turn, so that no keyspace gets more
+// replicas meanwhile.
 func (c *scheduler) Progress(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
 	keyspaces []meta.Keyspace) (*clusterpb.SetNodeStatusResponse, error) {
 	c.mu.Lock()
@@ -75,7 +75,8 @@ func (c *scheduler) Progress(id keys.NodeID, want clusterpb.NodeStatus, nodes []
 	return out, nil
 }
 
-// comesTo says which operator may still bring a replica to a node; empty: none.
+// comesTo describes an operator that may still bring a replica to a node. It returns an empty
+// string if there is none.
 func (c *scheduler) comesTo(id keys.NodeID) string {
 	var first *serverpb.Operator
 	for _, o := range c.operators.flying {
@@ -99,7 +100,7 @@ func (c *scheduler) comesTo(id keys.NodeID) string {
 	return text
 }
 
-// errPlanning says that the leader of the core has not read the table yet.
+// errPlanning returns the error of a leader of the core that has not read the whole table yet.
 func errPlanning() error {
 	return hint.Unavailable("the leader of the core is new, and still reads the table")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// plausible says why a descriptor cannot follow another one, whatever their spans; nil if it can.
-// None of the replicas before need be left if the partition was recovered: then it has the one with
-// which it goes on.
+// plausible returns an error if a descriptor cannot follow another one, whatever their spans. If
+// the partition was recovered, none of its earlier replicas needs to be left: it then has the
+// replica with which the recovery continued.
 func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPartition) error {
 	if err := keys.ValidatePartition(next); err != nil {
 		return err
@@ -53,8 +53,8 @@ func plausible(next, now *clusterpb.Partition, recovered *clusterpb.RecoveredPar
 }
 
 const (
-	// maxReplicas bounds the replicas of a partition, those that come and go included; maxSteps how
-	// many changes of it the table may have missed.
+	// maxReplicas limits the replicas of a partition, including replicas that are being added or
+	// removed. maxSteps limits the number of changes of a partition that the table may have missed.
 	maxReplicas = 16
 	maxSteps    = 1 << 20
 )

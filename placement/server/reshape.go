@@ -17,29 +17,31 @@ import (
 )
 
 // A partition that has split is reported by its leader with a narrower span, and with the
-// partitions that split off. The leaders of these report them too; what they say fills gaps, for
-// the parent's leader has no replica of the child if its own was made by a snapshot from after the
-// split. One that has consumed its right neighbour is reported with a wider span. Several splits
-// and merges may be reported at once.
+// partitions that split off. The leaders of the new partitions report them too. Those reports are
+// needed if the parent's leader has no replica of the child: its own replica may come from a
+// snapshot from after the split. A partition that has subsumed its right neighbour is reported with
+// a wider span. Several splits and merges may be reported at once.
 //
-// INVARIANT: the table has neither a hole nor an overlap. A span that changes is written in one
-// transaction with the partitions that fill what it leaves, and without those that it covers, or
-// not at all: the old partitions and the new ones tile the same span.
+// INVARIANT: the table has neither a hole nor an overlap. A change of a span is written in one
+// transaction with the partitions that fill the freed part of the span, and with the removal of the
+// partitions that the span covers now. The old partitions and the new ones cover the same span.
 //
-// INVARIANT: a partition leaves the table, but for a drop, only if it was consumed: another one of
-// a higher generation has the key at which it begins. A key at which a partition begins changes
-// hands by a merge only, and the generation of the partition that has a key only grows.
+// INVARIANT: except for a drop, a partition leaves the table only if it was subsumed: another
+// partition with a higher generation has the key at which it began. Only a merge gives a
+// partition's first key to another partition, and the generation of the partition that has a key
+// only grows.
 
-// reshaped is a report of another span: what is to be written if it can be true, the partition as
-// the table has it, and what was said.
+// reshaped is a report that changes a partition's span. now is the partition in the table, and
+// claim is the report. The embedded followed is what will be written if the report is true.
 type reshaped struct {
 	followed
 	now   *clusterpb.Partition
 	claim reports.Claim
 }
 
-// followSpans finds what belongs to reports of spans that have changed. A report of which a part is
-// missing is kept for a while; then the nodes are asked for everything that they lead.
+// followSpans judges reports that change spans, and returns the descriptors to write. A report that
+// is incomplete is kept for incompleteFor. After that, the nodes are asked to report all partitions
+// that they lead.
 func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clusterpb.Partition,
 ) (due []followed, err error) {
 	if len(changed) == 0 {
@@ -55,7 +57,7 @@ func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clust
 			return due, err
 		}
 		if n.keyspace.Keyspace == nil || n.keyspace.State != clusterpb.KeyspaceState_ACTIVE {
-			continue // it is being dropped
+			continue // the keyspace is being dropped
 		}
 		n.pieces, n.gone, err = j.tile(n.now, d, n.claim.SplitOff)
 		switch {
@@ -73,30 +75,31 @@ func (s *Server) followSpans(v *store.View, changed []reshaped, orphans []*clust
 	return due, nil
 }
 
-// errIncomplete says that a part of what has changed is not reported, and may be later.
+// errIncomplete means that a part of a changed span is not reported yet.
 var errIncomplete = errors.New("a part of its span is not reported")
 
-// tabled is a partition as the table has it.
+// tabled is a partition in the table.
 type tabled struct {
 	descriptor *clusterpb.Partition
 	key        []byte
 	revision   uint64
 }
 
-// spanJudge says what of a report of another span can be true, given the table. It is for one look
-// at the reports.
+// spanJudge judges reports that change spans, given the table. It is used for one pass over the
+// reports.
 type spanJudge struct {
 	server *Server
 	view   *store.View
 	ids    *serverpb.Ids
-	// operators are those under way, by partition and, of those that split, by child, and of those
-	// that merge, by the right one of the two.
+	// operators has the operators under way by partition. children has the operators that split by the
+	// id of the child, and merging the operators that merge by the id of the right partition.
 	operators, children, merging map[keys.PartitionID]*serverpb.Operator
-	// orphans are what leaders say of partitions that the table does not have, by id.
+	// orphans are descriptors that leaders report and that the table does not have.
 	orphans []*clusterpb.Partition
-	// taken are the partitions that come and go with reports that were found true in this look.
+	// taken has the partitions that are added or removed by reports which were accepted in this pass.
 	taken map[keys.PartitionID]bool
-	// starts are the partitions of keyspaces in which one is reported wider, by where they begin.
+	// starts has, for keyspaces in which a partition is reported wider, the partitions by the keys at
+	// which they begin.
 	starts map[keys.KeyspaceID]map[string]tabled
 }
 
@@ -123,24 +126,25 @@ func (s *Server) newSpanJudge(v *store.View, orphans []*clusterpb.Partition) (*s
 	return j, nil
 }
 
-// window is a part of the table: partitions one beside the other, up to an internal key. The first
-// one goes on with another span, the others are gone.
+// window is a range of adjacent partitions of the table, up to an internal key. The first partition
+// continues with another span. The others are gone.
 type window struct {
 	old  []*clusterpb.Partition
 	gone []tabled
 	end  []byte
 }
 
-// consumed says whether the table shows that a partition was consumed. A node goes on to offer such
-// a one as long as it has a replica left over, and may never have had the partition in its table.
+// subsumed reports whether the table shows that a partition was subsumed. A node continues to
+// report such a partition while it still has a replica, and may never have had the partition in its
+// table.
 func (w *window) subsumed(p *clusterpb.Partition) bool {
 	return slices.ContainsFunc(w.old, func(old *clusterpb.Partition) bool {
 		return keys.Subsumes(old, p)
 	})
 }
 
-// tile finds what a partition of the table that is reported as next has become together with
-// others: the partitions that are new, and those that are gone.
+// tile computes what a partition of the table has become if it is reported as next: the partitions
+// that are new, and the partitions that are gone.
 func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.Partition,
 ) (pieces []*clusterpb.Partition, gone []tabled, err error) {
 	if err := continues(now, next); err != nil {
@@ -187,7 +191,7 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 		if rest.Overlaps(keys.PartitionSpan(p)) && !keys.Subsumes(next, p) && !w.subsumed(p) {
 			return nil, nil, fmt.Errorf("partition %d, which split off, overlaps others: its span is %s",
 				p.Id, keys.PartitionSpan(p))
-		} // else it split off before, and is another partition's by now
+		} // it split off earlier, and belongs to another partition now
 	}
 	for id, p := range known {
 		if rest.Overlaps(keys.PartitionSpan(p)) {
@@ -208,7 +212,8 @@ func (j *spanJudge) tile(now, next *clusterpb.Partition, splitOff []*clusterpb.P
 	return pieces, w.gone, nil
 }
 
-// continues says why a descriptor cannot be what a partition has become by splits and merges.
+// continues returns an error if a descriptor cannot be the result of splits and merges of a
+// partition.
 func continues(now, next *clusterpb.Partition) error {
 	switch {
 	case next.Generation <= now.Generation:
@@ -228,8 +233,8 @@ func continues(now, next *clusterpb.Partition) error {
 	return nil
 }
 
-// goesOn says whether what begins where a window ends is gone as well: the partition has become
-// wider than that, and has split where a boundary was.
+// goesOn reports whether the partition that begins at the end of a window is gone as well. That is
+// the case if the reported partition has subsumed it, and has then split at the former boundary.
 func (j *spanJudge) goesOn(w *window, offered map[uint64]*clusterpb.Partition) (bool, error) {
 	for _, p := range offered {
 		if !bytes.Equal(p.Start, w.end) {
@@ -243,7 +248,7 @@ func (j *spanJudge) goesOn(w *window, offered map[uint64]*clusterpb.Partition) (
 	return false, nil
 }
 
-// widen adds the next partition of the table to a window: one that is gone.
+// widen adds the next partition of the table to a window, as one that is gone.
 func (j *spanJudge) widen(w *window, now *clusterpb.Partition) error {
 	g, found, err := j.startingAt(now, w.end)
 	switch {
@@ -261,8 +266,8 @@ func (j *spanJudge) widen(w *window, now *clusterpb.Partition) error {
 	return nil
 }
 
-// startingAt is the partition of the table, of the keyspace and hash number of another one, that
-// begins at a key.
+// startingAt returns the partition of the table that begins at a key, in the keyspace and hash
+// number of another partition.
 func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, bool, error) {
 	keyspace := keys.KeyspaceID(of.Keyspace)
 	all := j.starts[keyspace]
@@ -285,12 +290,13 @@ func (j *spanJudge) startingAt(of *clusterpb.Partition, key []byte) (tabled, boo
 		g.descriptor.PrefixLength == of.PrefixLength, nil
 }
 
-// consumed says why a partition of the table is not gone, given those that have taken its span.
+// subsumed returns an error if a partition of the table was not subsumed by one of the partitions
+// that have its span now.
 //
-// The rule of generations says whether it can be. That it is needs more than the word of one
-// leader: a merge that was ordered, or that it was reported frozen. Without both, as after a
-// recovery of the core, no leader must be known of it, and the replicas have to be where a merge
-// has them. Another operator of it, which was begun in vain, then ends.
+// The generations show whether a merge is possible. The report of one leader does not prove it:
+// either a merge was ordered, or the partition was reported frozen. If neither is known, as after a
+// recovery of the core, the partition must have no known leader, and its replicas must be on the
+// nodes where a merge requires them. Another operator of the partition then ends without effect.
 func (j *spanJudge) subsumed(old *clusterpb.Partition, by []*clusterpb.Partition) error {
 	id := keys.PartitionID(old.Id)
 	var d *clusterpb.Partition
@@ -323,5 +329,5 @@ func (j *spanJudge) subsumed(old *clusterpb.Partition, by []*clusterpb.Partition
 	return nil
 }
 
-// incompleteFor is for how long a report of a split or merge is kept of which a part is missing.
+// incompleteFor is the time for which an incomplete report of a split or merge is kept.
 const incompleteFor = 30 * time.Second

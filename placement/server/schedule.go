@@ -21,83 +21,86 @@ import (
 )
 
 const (
-	// scheduleInterval is how often the scheduler looks.
+	// scheduleInterval is the interval between two rounds of the scheduler.
 	scheduleInterval = time.Second
-	// reportsMissing is for how many leases of a node the scheduler waits for the reports of nodes
-	// that are alive, before it plans without them.
+	// reportsMissing limits how long the scheduler waits for the reports of live nodes before it plans
+	// without them. It is a number of lease times of a node.
 	reportsMissing = 3
-	// countInterval is how often all partitions are looked at for the gauges.
+	// countInterval is the interval at which all partitions are counted for the gauges.
 	countInterval = 15 * time.Second
 )
 
-// scheduler has the planner's State follow the table and the reports while this member leads the
-// core, and records the operators that the planner proposes. What it remembers beside that is for
-// the pace only; the next leader begins anew from what is stored.
+// scheduler updates the planner's State from the table and the reports while this member leads the
+// core, and records the operators that the planner proposes. Its other state only controls the
+// pace. The next leader starts again from the stored records.
 //
-// Two goroutines work at it, from New to Close, while this member leads: one follows the table, the
-// other looks every scheduleInterval. Both hold mu while they touch the State.
+// Two goroutines use the scheduler from New to Close, while this member leads: one follows the
+// table, and the other runs a round every scheduleInterval. Both hold mu while they use the State.
 type scheduler struct {
 	server *Server
 
 	mu sync.Mutex
-	// state, proposer and explainer are the planner; they are nil unless this member leads.
+	// state, proposer and explainer are the planner. They are nil unless this member leads.
 	state     *state.State
 	proposer  *propose.Proposer
 	explainer *explain.Explainer
-	// complete: everything in the table was taken in.
+	// complete is set when the whole table was read.
 	complete bool
-	// began is when this leadership did.
+	// began is the time at which this leadership began.
 	began time.Time
-	// keyspaceOf are the partitions that the State knows, nodes the nodes as the table has them.
+	// keyspaceOf has the keyspaces of the partitions that the State knows. nodes has the nodes
+	// according to the table.
 	keyspaceOf map[keys.PartitionID]keys.KeyspaceID
 	nodes      map[keys.NodeID]*clusterpb.Node
 	stats      map[keys.NodeID]*clusterpb.NodeStats
 	layout     layout
 	reported   mismatches
-	// frozen are partitions that the table has frozen.
+	// frozen has the partitions that are frozen according to the table.
 	frozen    map[keys.PartitionID]freeze
 	operators operatorHistory
 	last      lastStep
 }
 
-// mismatches are partitions whose reports do not match the table, by since when.
+// mismatches has the partitions whose reports do not match the table, each with the time since
+// which that is so.
 type mismatches struct {
 	// unknown are partitions that nodes report and the table does not have. ahead are partitions that
-	// are reported with an epoch of which no descriptor has come. born are partitions that have split
-	// off during this leadership and whose leader is not known yet.
+	// are reported with an epoch whose descriptor was not reported. born are partitions that have
+	// split off during this leadership and whose leader is not known yet.
 	unknown, ahead, born map[keys.PartitionID]time.Time
 }
 
-// operatorHistory is what the scheduler remembers of operators, by their partitions.
+// operatorHistory is the scheduler's memory of operators, by their partitions.
 type operatorHistory struct {
-	// flying are the operators that the State was told of, seen how they went on.
+	// flying has the operators that the State knows. seen has their progress.
 	flying map[keys.PartitionID]*serverpb.Operator
 	seen   map[keys.PartitionID]*advance
-	// ended is when the last operator of a partition did. attempts are those that failed lately.
+	// ended has the time at which the last operator of a partition ended. attempts has the operators
+	// that failed recently.
 	ended    map[keys.PartitionID]time.Time
 	attempts map[keys.PartitionID]*attempt
 }
 
-// lastStep is what the planner said last.
+// lastStep is the result of the planner's last step.
 type lastStep struct {
-	// planned: the State was stepped since it is complete, so it can be asked.
+	// planned is set when the State was stepped after it was complete. Before that it cannot be asked.
 	planned bool
-	// proposal is what the step proposed. counts counts what is wrong with how many partitions, as
-	// of counted.
+	// proposal is the result of the step. counts has the numbers of partitions with problems, computed
+	// at the time counted.
 	proposal planner.Proposal
 	counts   explain.Counts
 	counted  time.Time
 }
 
-// attempt is a change that failed: the next one waits.
+// attempt describes changes of a partition that failed. The next change waits until `until`.
 type attempt struct {
 	failures int
 	until    time.Time
 }
 
-// advance is when an operator last came nearer to its end: changed is when a descriptor did, and at
-// when the operator last waited for something new. failures counts how often the present step has
-// failed.
+// advance describes the progress of an operator. changed is the time at which a descriptor last
+// changed. at is the time at which the operator last changed a descriptor or began to wait for
+// something else. failures counts the failures of the current step.
 type advance struct {
 	operator    uint64
 	membership  uint64
@@ -106,11 +109,12 @@ type advance struct {
 	at, changed time.Time
 }
 
-// freeze is since when it is known that a partition is frozen, and since when no operator merges
-// it, or nothing was done about that.
+// freeze describes a frozen partition. since is the time at which the freeze became known. adrift
+// is the later of the time since which no operator merges the partition, and the time of the last
+// attempt to thaw it.
 type freeze struct{ since, adrift time.Time }
 
-// run is the scheduler's goroutine.
+// run is the main loop of the scheduler.
 func (c *scheduler) run() {
 	s := c.server
 	for s.ctx.Err() == nil {
@@ -126,12 +130,14 @@ func (c *scheduler) run() {
 	}
 }
 
-// lead schedules until the leadership of a term is over.
+// lead schedules until the leadership of a term ends.
 func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 	s := c.server
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	s.reports.BeginTerm(term)
+	s.quotas.Reset()
+	defer s.quotas.Reset()
 	if err := c.begin(); err != nil {
 		s.config.Logger.Error("placement cannot be planned; it will be tried again", "error", err)
 		c.rest(ctx, changed)
@@ -170,7 +176,7 @@ func (c *scheduler) lead(term uint64, changed <-chan struct{}) {
 	}
 }
 
-// rest waits before the scheduler tries again, unless the leadership changes.
+// rest waits before the scheduler tries again. It returns early if the leadership changes.
 func (c *scheduler) rest(ctx context.Context, changed <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -220,7 +226,7 @@ func (c *scheduler) end() {
 	c.complete, c.last = false, lastStep{}
 }
 
-// follow takes an update of the table in.
+// follow processes an update of the table.
 func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,14 +287,32 @@ func (c *scheduler) follow(u *clusterpb.TableUpdate) error {
 		note(c.renew(id))
 	}
 	c.complete = c.complete || u.Complete
+	c.server.quotas.Follow(u)
 	if err := errors.Join(errs...); err != nil {
-		// What cannot be planned for is left as it is; the rest goes on.
-		c.server.config.Logger.Error("the planner refuses what the table says", "error", err)
+		// A record that the planner cannot process is skipped. The rest of the update is processed.
+		c.server.config.Logger.Error("the planner refuses the partition table", "error", err)
 	}
 	return nil
 }
 
-// set tells the State what is known of a partition, given its descriptor in the table.
+// measureQuotas records how many bytes each keyspace with a quota of bytes has. It does so only
+// after all nodes have reported.
+func (c *scheduler) measureQuotas(now time.Time) {
+	sized := c.server.quotas.Sized()
+	if len(sized) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == nil || !c.complete || !c.informed(now) {
+		return
+	}
+	for _, id := range sized {
+		c.server.quotas.SetUsed(id, uint64(max(c.state.BytesOf(id), 0)))
+	}
+}
+
+// set gives the State the facts about a partition, given the partition's descriptor in the table.
 func (c *scheduler) set(d *clusterpb.Partition) error {
 	id := keys.PartitionID(d.Id)
 	seen := c.server.reports
@@ -301,7 +325,7 @@ func (c *scheduler) set(d *clusterpb.Partition) error {
 	return c.state.SetPartition(facts.Partition(newest, seen.Of(id), c.around(id)))
 }
 
-// renew tells the State of a partition anew.
+// renew gives the State the facts about a partition again.
 func (c *scheduler) renew(id keys.PartitionID) error {
 	keyspace, known := c.keyspaceOf[id]
 	if !known {
@@ -314,7 +338,7 @@ func (c *scheduler) renew(id keys.PartitionID) error {
 	return c.set(d)
 }
 
-// Keyspace returns the keyspace of a partition; false: the scheduler has not heard of the
+// Keyspace returns the keyspace of a partition. It returns false if the scheduler does not know the
 // partition.
 func (c *scheduler) Keyspace(id keys.PartitionID) (ks keys.KeyspaceID, known bool) {
 	c.mu.Lock()
@@ -326,15 +350,16 @@ func (c *scheduler) Keyspace(id keys.PartitionID) (ks keys.KeyspaceID, known boo
 	return ks, known
 }
 
-// Partitions returns how many partitions the table has, if the scheduler has read it.
+// Partitions returns the number of partitions in the table. known is false if the scheduler has not
+// read the whole table.
 func (c *scheduler) Partitions() (n int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.keyspaceOf), c.complete
 }
 
-// lastEnded is when the last operator of each partition ended, and when it last split or merged, as
-// far as events are kept.
+// lastEnded returns the times at which the last operator of each partition ended, and at which the
+// partition last split or merged, as far as the kept events show.
 func lastEnded(v *store.View) (ended, resized map[keys.PartitionID]time.Time, err error) {
 	ended, resized = map[keys.PartitionID]time.Time{}, map[keys.PartitionID]time.Time{}
 	kinds := map[string]bool{planner.Split.String(): true, planner.Merge.String(): true}

@@ -7,14 +7,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// unknownFor is for how long a partition that the table does not have is reported before what was
-// reported is forgotten: a new one is reported before the scheduler has heard of it, and one that
-// was dropped until its nodes have.
+// unknownFor is the time after which reports of a partition that the table does not have are
+// forgotten. A new partition may be reported before the scheduler sees it in the table. A dropped
+// partition is reported until its nodes learn of the drop.
 const unknownFor = time.Minute
 
-// forgetUnknown drops what was reported of partitions that there are not. It would take the room of
-// others. A partition that is to split off stays: its leader reports it once, and the table may
-// come to have it late. The caller holds mu.
+// forgetUnknown forgets the reports of partitions that do not exist, because their number is
+// limited. A partition that will split off stays: its leader reports it only once, and the table
+// may get it late. The caller holds mu.
 func (c *scheduler) forgetUnknown(now time.Time) {
 	if !c.complete {
 		return
@@ -37,12 +37,13 @@ func (c *scheduler) forgetUnknown(now time.Time) {
 	c.server.reports.Drop(gone)
 }
 
-// aheadFor is for how long a report may have an epoch of which no descriptor has come. A leader
-// that has just changed its descriptor reports it as soon as an entry behind the change is applied.
+// aheadFor is the time for which a report may have an epoch whose descriptor was not reported. A
+// leader that has changed its descriptor reports the descriptor as soon as it has applied an entry
+// after the change.
 const aheadFor = time.Minute
 
-// forgetNonsense drops reports that claim an epoch and never show it: they would keep the true
-// leader of the partition from being heard. The caller holds mu.
+// forgetNonsense forgets reports with an epoch whose descriptor never comes. Such a report would
+// hide the reports of the real leader of the partition. The caller holds mu.
 func (c *scheduler) forgetNonsense(now time.Time) {
 	for id, since := range c.reported.ahead {
 		if now.Sub(since) < aheadFor {
@@ -61,13 +62,13 @@ func (c *scheduler) forgetNonsense(now time.Time) {
 	}
 }
 
-// leaderlessFor is after how long without a leader the nodes of a partition that has split off are
-// asked for everything that they lead.
+// leaderlessFor is the time after which the nodes of a new partition without a known leader are
+// asked to report all partitions that they lead.
 const leaderlessFor = 10 * time.Second
 
-// missLeaders asks for the leaders of partitions that have split off. One that was reported long
-// before the table had the partition may have been forgotten, and its node reports nothing twice.
-// The caller holds mu.
+// missLeaders asks for the leaders of partitions that have split off. The report of such a leader
+// may have come long before the partition was in the table and may have been forgotten. Nodes do
+// not repeat a report on their own. The caller holds mu.
 func (c *scheduler) missLeaders(now time.Time) {
 	for id, since := range c.reported.born {
 		leader, _ := c.server.reports.Progress(id)

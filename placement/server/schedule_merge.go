@@ -14,15 +14,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// unfitMerge says why a merge is to be cancelled; empty: it is not. A node that is silent would
-// have the right one frozen again and again, and what is held is not repaired. The caller holds mu.
+// unfitMerge returns the reason why a merge must be cancelled, or an empty string. If a node is
+// silent, the merge would freeze the right partition again and again, and the two partitions could
+// not be repaired meanwhile. The caller holds mu.
 func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) string {
 	var both []*clusterpb.Partition
 	for _, id := range []uint64{o.Partition, o.Right} {
 		d, _, err := meta.LoadPartition(c.server.config.Store.Stale(), keys.KeyspaceID(o.Keyspace),
 			keys.PartitionID(id))
 		if err != nil || d == nil {
-			return "" // it has ended
+			return "" // the merge has ended
 		}
 		both = append(both, c.server.reports.Newest(keys.PartitionID(id), d))
 	}
@@ -51,8 +52,8 @@ func (c *scheduler) unfitMerge(o *serverpb.Operator, a *advance, now time.Time) 
 	return ""
 }
 
-// noteMerges tells the State which partitions of an update of the table have consumed others,
-// before it hears of what they are now. The caller holds mu.
+// noteMerges tells the State which partitions of an update have subsumed others. It runs before the
+// State gets the new descriptors. The caller holds mu.
 func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
 	for _, d := range u.Partitions {
 		at, known := c.layout.spans[keys.PartitionID(d.Id)]
@@ -67,8 +68,8 @@ func (c *scheduler) noteMerges(u *clusterpb.TableUpdate, now time.Time) {
 	}
 }
 
-// frozenFlights have the planner leave frozen partitions alone that no operator has. The caller
-// holds mu.
+// frozenFlights returns in-flight entries for frozen partitions without an operator, so that the
+// planner does not touch them. The caller holds mu.
 func (c *scheduler) frozenFlights() (flights []planner.InFlight) {
 	for id := range c.frozen {
 		if c.operators.flying[id] == nil {
@@ -78,12 +79,12 @@ func (c *scheduler) frozenFlights() (flights []planner.InFlight) {
 	return flights
 }
 
-// frozenFor is for how long a partition may be frozen while no operator merges it.
+// frozenFor is the time for which a partition may be frozen without an operator that merges it.
 const frozenFor = 30 * time.Second
 
-// thaw sees to it that partitions thaw which were frozen by merges that nothing carries on, as
-// after a recovery of the core. A freeze is for one epoch of the left neighbour. An operator that
-// is cancelled from the beginning raises that epoch.
+// thaw has frozen partitions thaw if no operator merges them any more, as after a recovery of the
+// core. A freeze is valid for one epoch of the left neighbour. thaw records an operator of the left
+// neighbour that is cancelled from the beginning, which raises that epoch.
 func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	held := map[keys.PartitionID]bool{}

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/planner/explain"
 )
 
-// measureScheduler adds what operators of the cluster ask about replicas and their changes. All of
-// it is 0 on a member that does not lead the core.
+// measureScheduler adds the metrics about replicas and operators. All of them are 0 on a member
+// that does not lead the core.
 func (m *metrics) measureScheduler(s *Server) {
 	gauge := func(name, help string, value func(*scheduler) float64) {
 		m.collectors = append(m.collectors, prometheus.NewGaugeFunc(

@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// beginsPerLook bounds the operators that are recorded each time the scheduler looks.
+	// beginsPerLook limits the operators that are recorded in each round.
 	beginsPerLook = 64
-	// stalled is after how long without an advance an operator is cancelled, but for the time that
-	// what it copies takes at leastRate (bytes per second), and at most maxCopy; targetSilent is
-	// after how long without an answer of the node that gets a replica, or the lead.
-	// An operator that waits for one thing after the other, and changes no descriptor meanwhile, is
-	// cancelled after mostWaits times as long.
+	// An operator is cancelled after the time stalled without an advance. If it copies data, it gets
+	// additional time: the time to copy at leastRate (bytes per second), at most maxCopy. An operator
+	// that keeps waiting for different things, and changes no descriptor meanwhile, is cancelled after
+	// mostWaits times as long. An operator is also cancelled if the node that should get a replica or
+	// the leadership has not answered for targetSilent.
 	stalled      = 10 * time.Minute
 	mostWaits    = 6
 	leastRate    = 1 << 20
 	maxCopy      = 24 * time.Hour
 	targetSilent = 30 * time.Second
-	// A partition whose operator was cancelled is left alone for firstBackoff, which doubles with
-	// each failure up to maxBackoff.
+	// After an operator was cancelled, its partition gets no operator for firstBackoff. The time
+	// doubles with each failure up to maxBackoff.
 	firstBackoff = 10 * time.Second
 	maxBackoff   = 10 * time.Minute
 )
 
-// look is one round of the scheduler.
+// look runs one round of the scheduler.
 func (c *scheduler) look(ctx context.Context) error {
 	now := time.Now()
 	if err := c.watchNodes(ctx, now); err != nil {
 		return err
 	}
 	flights := c.takeIn(now)
+	c.measureQuotas(now)
 	if len(flights) > 0 {
-		c.server.poke() // one may have ended by a change of leaders, which is no change of the table
+		c.server.poke() // a change of leaders may complete an operator; the table does not show it
 	}
 	late := c.late(flights, now)
 	var errs []error
@@ -56,8 +57,8 @@ func (c *scheduler) look(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// letRest has nothing proposed for a partition before a time: what was cancelled is not to begin
-// again at once. The caller holds mu.
+// letRest prevents proposals for a partition until a time, so that a cancelled operator does not
+// begin again at once. The caller holds mu.
 func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
 	f := c.operators.attempts[id]
 	if f == nil {
@@ -69,7 +70,7 @@ func (c *scheduler) letRest(id keys.PartitionID, until time.Time) {
 	}
 }
 
-// takeIn brings the State up to what was reported and to the operators that there are.
+// takeIn updates the State from the reports and the current operators.
 func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operator {
 	news, stats := c.server.reports.TakeNews()
 	operators := c.server.reports.Operators()
@@ -83,7 +84,8 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 	}
 	for id, o := range c.operators.flying {
 		if operators[id] == nil || operators[id].Id != o.Id {
-			// It ended, and the State hears of how before it is not in flight any more.
+			// The operator ended. The State is told how before it learns that the operator is no longer in
+			// flight.
 			c.operators.ended[id] = now
 			if o.Cancelled {
 				c.letRest(id, now.Add(c.state.Settings().Pause))
@@ -127,17 +129,17 @@ func (c *scheduler) takeIn(now time.Time) map[keys.PartitionID]*serverpb.Operato
 
 func (c *scheduler) refused(err error) {
 	if err != nil {
-		c.server.config.Logger.Error("the planner refuses what was reported", "error", err)
+		c.server.config.Logger.Error("the planner refuses a report of partitions or nodes", "error", err)
 	}
 }
 
-// lateOperator is one that is to be cancelled.
+// lateOperator is an operator that will be cancelled.
 type lateOperator struct {
 	operator *serverpb.Operator
 	why      string
 }
 
-// late finds the operators that do not come nearer to their ends, or cannot.
+// late finds the operators that make no progress, or can make none.
 func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 	now time.Time) (late []lateOperator) {
 	c.mu.Lock()
@@ -175,8 +177,8 @@ func (c *scheduler) late(operators map[keys.PartitionID]*serverpb.Operator,
 	return late
 }
 
-// advanceOf is how far an operator has come. An operator that waits for something else than before
-// advances, unless its step fails: errors may alternate for ever.
+// advanceOf returns the progress of an operator. An operator that waits for something else than
+// before has advanced, unless its step fails: different errors may alternate for ever.
 func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now time.Time) *advance {
 	_, waits := c.server.reports.Progress(id)
 	membership := c.server.reports.Membership(id)
@@ -198,8 +200,8 @@ func (c *scheduler) advanceOf(id keys.PartitionID, o *serverpb.Operator, now tim
 	return a
 }
 
-// patience is how long an operator may go without an advance. While a snapshot is sent nothing is
-// heard of how far it is, and several share the rate that a node sends at.
+// patience is the time that an operator may take without an advance. The progress of a snapshot is
+// not reported while it is sent, and several snapshots share the sending rate of a node.
 func patience(o *serverpb.Operator) time.Duration {
 	if o.AddNode == 0 && o.Moves == 0 {
 		return stalled
@@ -208,7 +210,8 @@ func patience(o *serverpb.Operator) time.Duration {
 	return stalled + copying
 }
 
-// unfit says why a node cannot be given what it was to get; empty: it can, or it is none.
+// unfit returns the reason why a node cannot get a replica or the leadership. It returns an empty
+// string if the node can, or if there is no such node.
 func (c *scheduler) unfit(id uint64, what string, now time.Time) string {
 	n := c.nodes[keys.NodeID(id)]
 	if n == nil {
@@ -225,8 +228,9 @@ func (c *scheduler) unfit(id uint64, what string, now time.Time) string {
 	return ""
 }
 
-// plan has the planner propose. It proposes nothing until the table is complete and the nodes that
-// are alive have reported what they lead, or have had time to.
+// plan runs a step of the planner, and returns the operators to begin. It returns none until the
+// table is complete and the live nodes have reported which partitions they lead, or have had enough
+// time to report.
 func (c *scheduler) plan(now time.Time) []planner.Operator {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +271,7 @@ func (c *scheduler) plan(now time.Time) []planner.Operator {
 	return begin
 }
 
-// informed says whether the nodes that are alive have reported, or have had time to.
+// informed reports whether the live nodes have reported, or have had enough time to report.
 func (c *scheduler) informed(now time.Time) bool {
 	if now.Sub(c.began) >= reportsMissing*meta.NodeLeaseTime {
 		return true

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/nodes"
 	"github.com/tidemarkdb/tidemark/placement/server/operators"
+	"github.com/tidemarkdb/tidemark/placement/server/quotas"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
@@ -29,41 +30,43 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Config is what a Server is made of. Store, Cluster and Members must be set.
+// Config has the dependencies and settings of a Server. Store, Cluster and Members must be set.
 type Config struct {
-	// Store is this member's. The Server does not close it.
+	// Store is the store of this member. The Server does not close it.
 	Store   *store.Store
 	Cluster uint64
-	// Members are the members of the core, as they are known while the store has none.
+	// Members are the known members of the core. They are used until the store has a record of
+	// members.
 	Members []*clusterpb.CoreMember
-	// Levels are the levels of formats and messages that this member's program supports. Zero: those
-	// of a version from before there were levels.
+	// Levels are the levels of formats and messages that this member's program supports. The zero
+	// value is that of versions from before there were levels.
 	Levels release.Range
-	// Membership is how the core's members are changed and watched. Its Meta, Store, Flag and Logger
-	// are set by New; Silent and Averse have defaults.
+	// Membership configures how the core's members are changed and watched. New sets Meta, Store, Flag
+	// and Logger. The other fields must be set.
 	Membership membership.Config
-	// Wake tells the node at an address that there are orders for it. nil: none is told, and orders
-	// wait for the nodes' heartbeats.
+	// Wake tells the node at an address that it has new orders. If Wake is nil, nodes get their orders
+	// with their next heartbeat.
 	Wake func(ctx context.Context, address string, node keys.NodeID) error
 
-	// Proves says why a caller has not proved to be a server of the cluster; nil if it has, or if it
-	// is on this machine and needs no proof. nil: all have.
+	// Proves returns an error if a caller has not proved to be a server of the cluster. It returns nil
+	// for a caller on this machine, which needs no proof. If Proves is nil, every caller is accepted.
 	Proves func(context.Context) error
 
-	// MaxClockAhead is how far the timestamps of one server can be ahead of another's clock
-	// (hlc.Clock.MaxAhead): positions of consumers are no further. Default 500 ms.
+	// MaxClockAhead is the maximum by which the timestamps of one server may be ahead of another
+	// server's clock (hlc.Clock.MaxAhead). Positions of consumers may not be further ahead. The
+	// default is 500 ms.
 	MaxClockAhead time.Duration
-	// Physical and Monotonic are the clocks by which it is found how far consumers are behind
-	// (consumer/time.go). Default: the system's.
+	// Physical and Monotonic are the clocks that measure how far consumers are behind
+	// (consumer/time.go). The default is the clocks of the system.
 	Physical  hlc.Physical
 	Monotonic hlc.Monotonic
-	// MaxConsumers bounds the consumers of all keyspaces, as of what the leader has seen lately.
-	// Default 100,000.
+	// MaxConsumers limits the consumers of all keyspaces. The leader enforces it by its last count.
+	// The default is 100,000.
 	MaxConsumers int
-	// Backups makes backups; nil: the cluster makes none.
+	// Backups makes backups. If it is nil, the cluster makes no backups.
 	Backups backups.Maker
-	// Planner are the settings of the planner that cannot be, or were not, set by an operator of the
-	// cluster. Zero: its defaults.
+	// Planner has the planner's settings that operators of the cluster cannot set or have not set. The
+	// zero value means the planner's defaults.
 	Planner planner.Settings
 
 	Logger     *slog.Logger
@@ -86,12 +89,6 @@ func (c *Config) ensureDefaults() error {
 	if c.MaxConsumers <= 0 {
 		c.MaxConsumers = 100_000
 	}
-	if c.Membership.Silent == nil {
-		c.Membership.Silent = func(uint64) bool { return false }
-	}
-	if c.Membership.Averse == nil {
-		c.Membership.Averse = func(uint64) bool { return false }
-	}
 	if c.Proves == nil {
 		c.Proves = func(context.Context) error { return nil }
 	}
@@ -101,14 +98,14 @@ func (c *Config) ensureDefaults() error {
 	return nil
 }
 
-// Server is a core member's side of placement. It implements clusterpb.CoreServer, and is the
-// backend of ClusterService on its server.
+// Server is a core member's side of placement. It implements clusterpb.CoreServer, and answers the
+// calls of ClusterService that need the core.
 type Server struct {
 	clusterpb.UnimplementedCoreServer
-	config    Config
-	meta      *meta.Records
-	table     *table.Streams
-	reports   *reports.Reports
+	config Config
+	meta   *meta.Records
+	table  *table.Streams
+	heard
 	keyspaces *keyspaces.Keyspaces
 	operators *operators.Operators
 	nodes     *nodes.Nodes
@@ -123,13 +120,19 @@ type Server struct {
 	background
 }
 
-// demands are what the core asks of servers before it lets them take part.
+// heard has the data that the core's leader collects from heartbeats.
+type heard struct {
+	reports *reports.Reports
+	quotas  *quotas.Quotas
+}
+
+// demands has the conditions that a server must meet before the core lets it take part.
 type demands struct {
 	flag    *authflag.Flag
 	upgrade *upgrade.Upgrade
 }
 
-// background has the goroutines of a Server, which end with ctx.
+// background has the goroutines of a Server. They end with ctx.
 type background struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -143,7 +146,8 @@ func New(config Config) (*Server, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, reports: reports.New()}
+	s := &Server{config: config}
+	s.reports, s.quotas = reports.New(), quotas.New(config.Monotonic)
 	s.poked = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.meta = meta.New(s.ctx, config.Store, config.Cluster, config.Members)
@@ -161,10 +165,11 @@ func New(config Config) (*Server, error) {
 	s.flag = authflag.New(authflag.Config{Meta: s.meta, Store: config.Store, Proves: config.Proves,
 		Notify: s.reports.WakeNode, Logger: config.Logger})
 	s.upgrade = upgrade.New(upgrade.Config{Meta: s.meta, Store: config.Store,
-		Supported: config.Levels, Silent: config.Membership.Silent, Notify: s.reports.WakeNode,
+		Supported: config.Levels, Silent: config.Membership.Peers.Down, Notify: s.reports.WakeNode,
 		Logger: config.Logger})
 	s.nodes = nodes.New(nodes.Config{Meta: s.meta, Store: config.Store, Reports: s.reports,
-		Flag: s.flag, Upgrade: s.upgrade, Planner: &s.scheduler, Orders: s.operators.Orders,
+		Quotas: s.quotas,
+		Flag:   s.flag, Upgrade: s.upgrade, Planner: &s.scheduler, Orders: s.operators.Orders,
 		Wake: config.Wake, Poke: s.poke, Cluster: config.Cluster, Monotonic: config.Monotonic,
 		Logger: config.Logger})
 	members := config.Membership
@@ -189,8 +194,8 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// Close ends what runs. Calls and streams that are under way end by themselves soon; the store is
-// closed after that.
+// Close stops the goroutines. Calls and streams that are under way end soon afterwards. The store
+// must be closed after that.
 func (s *Server) Close() {
 	s.cancel()
 	s.running.Wait()
@@ -201,11 +206,12 @@ func (s *Server) Close() {
 // Members returns the members of the core.
 func (s *Server) Members() []*clusterpb.CoreMember { return s.meta.Members() }
 
-// LeaderAddress is where the core's leader is, as far as this member knows; empty if it does not.
+// LeaderAddress returns the address of the core's leader. It is empty if this member does not know
+// the leader.
 func (s *Server) LeaderAddress() string { return s.meta.LeaderAddress() }
 
-// Membership is what changes the members of the core; nil if s is nil, which it is of a server that
-// is no member.
+// Membership returns the part that changes the members of the core. s may be nil, on a server that
+// is no member: then the result is nil.
 func (s *Server) Membership() *membership.Membership {
 	if s == nil {
 		return nil
@@ -213,25 +219,25 @@ func (s *Server) Membership() *membership.Membership {
 	return s.membership
 }
 
-// Table is the partition table as this member has it.
+// Table returns this member's partition table.
 func (s *Server) Table() table.Source { return s.table }
 
-// Keyspaces creates, alters and drops keyspaces.
+// Keyspaces returns the part that creates, alters and drops keyspaces.
 func (s *Server) Keyspaces() *keyspaces.Keyspaces { return s.keyspaces }
 
-// Nodes are the data nodes.
+// Nodes returns the part that manages data nodes.
 func (s *Server) Nodes() *nodes.Nodes { return s.nodes }
 
-// Operators begins, lists and takes back operators.
+// Operators returns the part that manages operators.
 func (s *Server) Operators() *operators.Operators { return s.operators }
 
-// Backups are the backups that the core makes.
+// Backups returns the part that makes backups.
 func (s *Server) Backups() *backups.Backups { return s.backups }
 
-// Consumers are the consumers of changes.
+// Consumers returns the part that manages consumers of changes.
 func (s *Server) Consumers() *consumer.Keeper { return s.consumers }
 
-// Upgrade raises the level of the cluster.
+// Upgrade returns the part that raises the level of the cluster.
 func (s *Server) Upgrade() *upgrade.Upgrade { return s.upgrade }
 
 // RegisterNode implements clusterpb.CoreServer. Only the leader answers.
@@ -262,14 +268,14 @@ func (s *Server) Check(
 	return s.membership.Health(ctx, r)
 }
 
-// Guarding implements clusterpb.CoreServer. Only the leader does it.
+// Guarding implements clusterpb.CoreServer. Only the leader answers.
 func (s *Server) Guarding(
 	ctx context.Context, r *clusterpb.GuardingRequest,
 ) (*clusterpb.GuardingResponse, error) {
 	return s.flag.Change(ctx, r)
 }
 
-// Guarded says whether servers have to follow users and roles. Only the leader does it.
+// Guarded reports whether servers must follow users and roles. Only the leader answers.
 func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	v, err := s.meta.View(ctx)
 	if err != nil {
@@ -279,8 +285,8 @@ func (s *Server) Guarded(ctx context.Context) (bool, error) {
 	return guard.GetOn(), err
 }
 
-// Parts gives the member's store and its part of the coordination store, as coordination.Parts
-// says. s is nil of a server that is no member.
+// Parts returns the member's store and its part of the coordination store (see coordination.Parts).
+// s is nil on a server that is no member.
 func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
 	if s == nil {
 		return nil, nil, nil
@@ -288,16 +294,16 @@ func (s *Server) Parts(cluster uint64) (core, part *store.Store, err error) {
 	return s.config.Store, s.membership.Part(), s.meta.CheckCluster(cluster)
 }
 
-// Trouble is what keeps this member from a leader with a quorum, as far as it can tell: nil if it
-// knows a leader and hears enough of the members.
+// Trouble returns what prevents this member from reaching a leader with a quorum. It returns nil if
+// the member knows a leader and hears from enough members.
 func (s *Server) Trouble() *coreclient.UnavailableError {
 	e := &coreclient.UnavailableError{Leaderless: s.meta.LeaderAddress() == ""}
 	for _, m := range s.meta.Members() {
 		if m.Role == clusterpb.ReplicaRole_LEARNER {
-			continue // it decides nothing
+			continue // it has no vote
 		}
 		e.Core = append(e.Core, m.Address)
-		if s.config.Membership.Silent(m.Replica) {
+		if s.config.Membership.Peers.Down(m.Replica) {
 			e.Silent, e.Reasons = append(e.Silent, m.Address), append(e.Reasons, errNothingHeard)
 		} else {
 			e.Reachable = append(e.Reachable, m.Address)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/membership"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -508,7 +509,9 @@ func TestForeignStore(t *testing.T) {
 		synctest.Wait()
 		m := c.members[0]
 		other, err := New(Config{Store: m.store, Cluster: 5,
-			Members: []*clusterpb.CoreMember{{Address: m.address, Replica: 1}}})
+			Members: []*clusterpb.CoreMember{{Address: m.address, Replica: 1}},
+			Membership: membership.Config{Group: m, Servers: testServers{c}, Peers: testPeers{c},
+				Own: noHealth{}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Bounds of what can be set.
+// Limits of the settings.
 const (
 	minDelay, maxDelay = time.Second, 30 * 24 * time.Hour
 	maxSnapshots       = 1000
 )
 
-// placementSettings are what an operator of the cluster has set; what is not there was not.
+// placementSettings are the settings that an operator of the cluster has set. Fields that are not
+// set are nil.
 type placementSettings struct{ *clusterpb.PlacementSettings }
 
 func loadSettings(v *store.View) (placementSettings, error) {
@@ -31,7 +32,7 @@ func loadSettings(v *store.View) (placementSettings, error) {
 	return placementSettings{set}, err
 }
 
-// planner gives the planner's settings; what is not set is as in otherwise.
+// planner returns the planner's settings. Fields that are not set come from otherwise.
 func (p placementSettings) planner(otherwise planner.Settings) planner.Settings {
 	out := otherwise
 	out.Paused, out.NodesReturn, out.Merges = p.GetPaused(), true, true
@@ -57,7 +58,7 @@ func (p placementSettings) planner(otherwise planner.Settings) planner.Settings 
 	return out
 }
 
-// complete says what holds.
+// complete returns the settings that are in effect.
 func (p placementSettings) complete(otherwise planner.Settings) *clusterpb.PlacementSettings {
 	s := p.planner(otherwise)
 	return &clusterpb.PlacementSettings{Paused: proto.Bool(s.Paused),
@@ -78,7 +79,7 @@ func validateSettings(c *clusterpb.PlacementSettings) error {
 		if d.set == nil {
 			continue
 		}
-		// Before it becomes a duration, which a large number would overflow.
+		// The check comes before the conversion to a duration, which a large number would overflow.
 		if *d.set < uint64(minDelay.Milliseconds()) || *d.set > uint64(maxDelay.Milliseconds()) {
 			return status.Errorf(codes.InvalidArgument, "the %s is %d ms; want %s to %s", d.name, *d.set,
 				minDelay, maxDelay)
@@ -99,7 +100,8 @@ func validateSettings(c *clusterpb.PlacementSettings) error {
 	return nil
 }
 
-// SetPlacement changes what placement may do, and says what holds then. Only the leader does it.
+// SetPlacement changes the settings of placement, and returns the settings that are in effect then.
+// Only the leader answers.
 func (s *Server) SetPlacement(
 	ctx context.Context, r *clusterpb.SetPlacementRequest,
 ) (*clusterpb.SetPlacementResponse, error) {
@@ -142,7 +144,8 @@ func (s *Server) SetPlacement(
 		}
 		s.config.Logger.Info("placement's settings change", "settings", after.String())
 	}
-	// Also if nothing has changed: an earlier request may have been applied after its time was up.
+	// The scheduler is told even if nothing has changed: an earlier request may have been applied
+	// after its deadline.
 	if err := s.scheduler.setSettings(now); err != nil {
 		return nil, s.meta.Status(err)
 	}

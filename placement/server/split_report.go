@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// offered are the partitions of a report that split off, by id; and, apart from these, those of
-// them that the table has already.
+// offered returns the partitions of a report that split off, by id. The partitions that the table
+// has already are returned separately, as known.
 func (j *spanJudge) offered(splitOff []*clusterpb.Partition,
 ) (offered, known map[uint64]*clusterpb.Partition, err error) {
 	offered = make(map[uint64]*clusterpb.Partition, len(splitOff))
@@ -38,8 +38,8 @@ func (j *spanJudge) offered(splitOff []*clusterpb.Partition,
 	return offered, known, nil
 }
 
-// pieceAt is the partition that begins at a key: one of those that the report offers, or one of
-// which only its own leader has said something.
+// pieceAt returns the new partition that begins at a key. It comes from the partitions that the
+// report offers, or from the orphans.
 func (j *spanJudge) pieceAt(at []byte, w *window,
 	offered map[uint64]*clusterpb.Partition) (*clusterpb.Partition, error) {
 	now := w.old[0]
@@ -66,8 +66,8 @@ func (j *spanJudge) pieceAt(at []byte, w *window,
 		keys.Pretty(keys.UserKey(now, at)))
 }
 
-// check says why a partition cannot have split off from one of the window, directly or through
-// others.
+// check returns an error if a partition cannot have split off, directly or through others, from a
+// partition of the window.
 func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 	now := w.old[0]
 	id := keys.PartitionID(p.Id)
@@ -98,8 +98,8 @@ func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 	} else if err := j.unused(id); err != nil {
 		return wrong("%w", err)
 	}
-	// At the split its replicas were those of the partition that split, or of one that became part of
-	// that.
+	// At the time of the split, the partition had the replicas of the partition that it split from, or
+	// of one that was merged into that partition.
 	recovered, err := meta.LoadRecovery(j.view, id)
 	if err != nil {
 		return err
@@ -114,9 +114,9 @@ func (j *spanJudge) check(p *clusterpb.Partition, w *window) error {
 	return wrong("%w", err)
 }
 
-// unused says why an id that no operator has for a child cannot be a child's. There is no such
-// operator if the core was recovered from a member that lacked it. The id is looked for in all of
-// the table.
+// unused returns an error if an id cannot be the id of a child, although no operator has reserved
+// it. An operator may be missing if the core was recovered from a member that lacked it. unused
+// searches the whole table for the id.
 func (j *spanJudge) unused(id keys.PartitionID) error {
 	there, err := j.server.operators.Find(j.view, id)
 	if err != nil {
@@ -136,7 +136,8 @@ func (j *spanJudge) unused(id keys.PartitionID) error {
 	return nil
 }
 
-// descend says which of some partitions did not split off from others, or from another one of them.
+// descend returns an error if one of the pieces did not split off from the given partitions or from
+// another piece.
 func descend(from, pieces []*clusterpb.Partition) error {
 	known := map[uint64]bool{}
 	for _, p := range from {

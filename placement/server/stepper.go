@@ -12,16 +12,16 @@ import (
 
 const (
 
-	// Pauses of the stepper after a step that failed, which doubles up to the cap, and before it
-	// looks again by itself.
+	// stepRetry is the first pause of the stepper after a step that failed. It doubles up to
+	// maxStepRetry. stepAgain is the interval at which the stepper looks on its own.
 	stepRetry    = 100 * time.Millisecond
 	maxStepRetry = 5 * time.Second
 	stepAgain    = 30 * time.Second
 )
 
-// step is the leader's background work: it takes keyspaces from CREATING to ACTIVE and from
-// DROPPING to gone. It is one goroutine, from New to Close. What it does next it reads from the
-// store, so it matters little when it is interrupted.
+// step is the leader's background work. It takes keyspaces from CREATING to ACTIVE, and from
+// DROPPING to removed. It is one goroutine, from New to Close. It reads its next step from the
+// store, so it can be interrupted at any time.
 func (s *Server) step() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

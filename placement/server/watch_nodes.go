@@ -8,8 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// watchNodes stores since when nodes have been silent, and since when they have answered again. It
-// is stored so that another leader of the core goes on counting where this one was.
+// watchNodes stores since when nodes have been silent, or have answered again. Because the times
+// are stored, the next leader of the core continues from them.
 func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	var changed []keys.NodeID
@@ -20,7 +20,7 @@ func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
 	}
 	paces := map[keys.NodeID]*clusterpb.NodeStats{}
 	for id, s := range c.stats {
-		// What a silent node said last stands until it says something else.
+		// The last report of a silent node stays valid until the node reports something else.
 		if n := c.nodes[id]; n != nil && n.Alive && s.GetDiskSlow() != (n.DiskSlowSinceUnixMs != 0) {
 			paces[id] = s
 		}
@@ -39,7 +39,7 @@ func (c *scheduler) watchNodes(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// retire lets nodes go that are being decommissioned and that nothing names any more.
+// retire removes nodes that are being decommissioned and that no record names any more.
 func (c *scheduler) retire(ctx context.Context) error {
 	c.mu.Lock()
 	var empty []keys.NodeID

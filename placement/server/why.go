@@ -16,21 +16,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// whyEvents is how many events an explanation has.
+// whyEvents is the number of events in an explanation.
 const whyEvents = 16
 
-// explanation is what Why answers with, as JSON.
+// explanation is the content of the answer to Why, as JSON.
 type explanation struct {
 	Partition any `json:"partition,omitempty"`
 	Node      any `json:"node,omitempty"`
 	Keyspace  any `json:"keyspace,omitempty"`
-	// UnderWay is the operator of the partition, or are those that name the node.
+	// UnderWay has the operator of the partition, or the operators that name the node.
 	UnderWay []*clusterpb.OperatorInfo `json:"under_way,omitempty"`
-	// Events are the last that name it, the newest first.
+	// Events are the last events that name the partition, node or keyspace, the newest first.
 	Events []*clusterpb.Event `json:"events,omitempty"`
 }
 
-// Why explains a partition, a node or a keyspace, as the planner sees it. Only the leader does it.
+// Why explains the planner's view of a partition, a node or a keyspace. Only the leader answers.
 func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.WhyResponse, error) {
 	v, err := s.meta.View(ctx)
 	if err != nil {
@@ -78,13 +78,13 @@ func (s *Server) Why(ctx context.Context, r *clusterpb.WhyRequest) (*clusterpb.W
 	return &clusterpb.WhyResponse{Text: text, Json: encoded}, nil
 }
 
-// seesExplained says whether the caller may be shown all keys of the keyspace of what is explained.
-// An explanation of a node has keys of any keyspace.
+// seesExplained reports whether the caller may see all keys of the keyspace that the explanation is
+// about. An explanation of a node has keys of any keyspace.
 func (s *Server) seesExplained(
 	ctx context.Context, v *store.View, r *clusterpb.WhyRequest) (bool, error) {
 	sees := veil.SightOf(ctx)
 	switch {
-	case sees.All(0): // no keyspace has this id, so the caller sees whatever there is
+	case sees.All(0): // no keyspace has the id 0, so this caller sees every key
 		return true, nil
 	case r.Partition != 0:
 		p, err := s.operators.Find(v, keys.PartitionID(r.Partition))
@@ -140,7 +140,7 @@ func (s *Server) explain(v *store.View, r *clusterpb.WhyRequest) (*explanation, 
 		"say of which partition, node or keyspace something is to be explained")
 }
 
-// operatorText is an operator that is under way, in a line.
+// operatorText describes an operator that is under way, in one line.
 func operatorText(o *clusterpb.OperatorInfo) string {
 	text := fmt.Sprintf("%s%s of partition %d%s, for %s, because: %s; %s", o.Kind,
 		nodesText(o.FromNode, o.ToNode, o.LeadNode), o.Partition,
@@ -152,7 +152,7 @@ func operatorText(o *clusterpb.OperatorInfo) string {
 	return text
 }
 
-// eventText is an event in a line.
+// eventText describes an event, in one line.
 func eventText(e *clusterpb.Event) string {
 	at := time.UnixMilli(e.UnixMs).UTC().Format(time.RFC3339)
 	if e.Operator == 0 {
@@ -171,7 +171,7 @@ func eventText(e *clusterpb.Event) string {
 	return text
 }
 
-// childText says what splits off; empty: nothing does.
+// childText describes the partition that splits off. It is empty if there is none.
 func childText(child uint64, at []byte) string {
 	if child == 0 {
 		return ""
@@ -179,7 +179,7 @@ func childText(child uint64, at []byte) string {
 	return fmt.Sprintf(" at %s, with partition %d to the right", keys.Pretty(at), child)
 }
 
-// rightText says what a partition is merged with; empty: nothing.
+// rightText describes the partition that is merged into another. It is empty if there is none.
 func rightText(right uint64) string {
 	if right == 0 {
 		return ""
@@ -187,7 +187,7 @@ func rightText(right uint64) string {
 	return fmt.Sprintf(" with partition %d, its right neighbour", right)
 }
 
-// nodesText says from where to where.
+// nodesText describes the source and the destination of a change.
 func nodesText(from, to, lead uint64) string {
 	var b strings.Builder
 	if from != 0 {

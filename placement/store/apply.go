@@ -17,8 +17,8 @@ import (
 // Applied implements group.StateMachine.
 func (s *Store) Applied() (index, term uint64) { return s.machine.Applied() }
 
-// Apply implements group.StateMachine. Everything that the entries do, and the applied index, is
-// one batch.
+// Apply implements group.StateMachine. All changes of the entries, and the applied index, are one
+// batch.
 func (s *Store) Apply(entries []group.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (s *Store) Apply(entries []group.Entry) error {
 	return nil
 }
 
-// apply commits what f applies, all of it or nothing. The applied index is of that term.
+// apply commits all changes of f, or none. term is the term of the applied index.
 func (s *Store) apply(
 	term uint64, f func(*apply.Application) error,
 ) (a *apply.Application, err error) {
@@ -70,10 +70,10 @@ func (s *Store) apply(
 	return a, nil
 }
 
-// Recover replaces the members, does operations, raises the revision, and forgets the history,
-// durably and in one step. Tools call it on the state of a stopped member that has applied all of
-// its log. A state that has applied nothing counts from then on as one that has applied the first
-// entry, at term 1: its content comes from no entry, so no member may begin with the first.
+// Recover replaces the members, applies ops, raises the revision, and drops the history, durably
+// and in one step. Tools call it on the state of a stopped member that has applied all of its log.
+// A state without applied entries then has applied index 1, at term 1: its content comes from no
+// entry, so no member may replay the log from the first entry.
 func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 	if err := command.ValidateMembers(next); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Store) Recover(next *storepb.Members, ops ...*storepb.Op) error {
 }
 
 // publish makes an application visible: to the lessor, to readers, to watchers, and last to the
-// callers that wait for it.
+// callers that wait for the outcomes.
 func (s *Store) publish(a *apply.Effects, term uint64) {
 	if a.Members != nil {
 		s.members.replace(a.Members)
@@ -123,7 +123,8 @@ func (s *Store) publish(a *apply.Effects, term uint64) {
 	s.Wake()
 }
 
-// visible makes an application the newest. It returns the commands whose outcome is known now.
+// visible makes an application the newest state. It returns the commands whose outcome is now
+// known.
 func (s *Store) visible(a *apply.Effects, term uint64) []execute.Known {
 	if invariants.Enabled && !a.Replaced {
 		invariants.Check(s.revision.Load() <= a.Meta.Revision &&
@@ -134,7 +135,7 @@ func (s *Store) visible(a *apply.Effects, term uint64) []execute.Known {
 	s.revision.Store(a.Meta.Revision)
 	s.compacted.Store(a.Meta.Compacted)
 	if a.Meta.CompactionRest != nil {
-		s.Compactor.Left(a.Meta) // its end is told by Compactor.Applied
+		s.Compactor.Left(a.Meta) // Compactor.Applied reports the end
 	}
 	imports := tables.Importing(a.Meta)
 	importChanged := s.importing.Swap(imports) != imports
@@ -161,7 +162,7 @@ func (s *Store) LeadershipChanged(l group.Leadership) {
 	s.Compactor.Look()
 }
 
-// execution is the store as the execution of commands needs it. It implements execute.Machine.
+// execution adapts the Store to execute.Machine, for the execution of commands.
 type execution struct{ *Store }
 
 // Prepare implements execute.Machine.
@@ -173,7 +174,7 @@ func (e execution) Prepare(ctx context.Context, c *storepb.Command) (*storepb.Co
 	return c, err
 }
 
-// evaluation is the store as the evaluation of commands needs it. It implements apply.Store.
+// evaluation adapts the Store to apply.Store, for the evaluation of commands.
 type evaluation struct{ *Store }
 
 // Evaluated implements apply.Store.

@@ -9,7 +9,7 @@ func Put(key, value []byte) *storepb.Op {
 	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value}}}
 }
 
-// PutLeased is an operation that writes a key which ends with its lease.
+// PutLeased is an operation that writes a key and attaches it to a lease.
 func PutLeased(key, value []byte, lease int64) *storepb.Op {
 	return &storepb.Op{Op: &storepb.Op_Put{Put: &storepb.Put{Key: key, Value: value, Lease: lease}}}
 }
@@ -22,18 +22,20 @@ func Delete(key []byte) *storepb.Op {
 // Absent holds if the key does not exist.
 func Absent(key []byte) *storepb.Compare { return ModifiedAt(key, 0) }
 
-// ModifiedAt holds if the key was last written at the revision; 0: if it does not exist.
+// ModifiedAt holds if the key was last written at the revision; revision 0 means that the key does
+// not exist.
 func ModifiedAt(key []byte, revision uint64) *storepb.Compare {
 	return &storepb.Compare{Key: key, Target: storepb.Compare_MOD, Number: int64(revision)}
 }
 
-// If is a command that does one list of operations if all comparisons hold, and the other if not.
+// If is a command that applies one list of operations if all comparisons hold, and otherwise the
+// other.
 func If(compare []*storepb.Compare, success, failure []*storepb.Op) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Txn{
 		Txn: &storepb.Txn{Compare: compare, Success: success, Failure: failure}}}
 }
 
-// Compact is a command that makes revisions below the given one unreadable.
+// Compact is a command that makes revisions below the given revision unreadable.
 func Compact(revision uint64) *storepb.Command {
 	return &storepb.Command{
 		Op: &storepb.Command_Compact{Compact: &storepb.Compact{Revision: revision}}}

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/reading"
 )
 
-// Limits of commands, and the errors of commands and reads; package command says what they mean.
+// Limits of commands, and the errors of commands and reads; see package command.
 const (
 	MaxCommandBytes = command.MaxBytes
 	NewestFormat    = command.NewestFormat

@@ -10,41 +10,44 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-// Export is one state of a member's store, to be written out in another form. It is for one
-// goroutine, and keeps files from being freed: close it soon. The store is not closed before it is.
+// Export is one state of a member's store, to be converted to another format. One goroutine uses
+// it. It keeps files from being freed, and the store from being closed, until Close.
 type Export struct {
-	// Revision is the store's, Compacted the lowest that can be read; 0 if it was never compacted.
+	// Revision is the store's revision, Compacted the lowest readable revision; 0 if it was never
+	// compacted.
 	Revision, Compacted uint64
-	// Index and Term are those of the last entry of the log that is in it.
+	// Index and Term are those of the last applied entry of the log.
 	Index, Term uint64
 
 	store  *Store
 	reader *tables.Reader
 }
 
-// ExportedLease is a lease as the state has it. Left is 0 if it has a full term.
+// ExportedLease is a lease in the state. Left is the remaining time from a checkpoint, 0 for a full
+// term.
 type ExportedLease struct {
 	ID                    int64
 	TTLMillis, LeftMillis uint64
 }
 
-// ExportedAuth are users and roles as the state has them. The key that signs tokens is not among
-// them: tokens hold only for the store that has given them out. Hashes of passwords are.
+// ExportedAuth are users and roles, with password hashes. It lacks the key that signs tokens:
+// tokens are valid only for the store that issued them.
 type ExportedAuth struct {
-	// Enabled says that users and roles count. Revision counts their changes, from 1 on.
+	// Enabled says whether authentication is enabled. Revision counts the changes of users and
+	// roles, from 1 on.
 	Enabled  bool
 	Revision uint64
-	// Users and Roles are by name, and the caller's.
+	// Users and Roles are by name. The caller may change them.
 	Users map[string]*storepb.UserRecord
 	Roles map[string]*storepb.RoleRecord
 }
 
-// Change is one version of a key, as the state has it. KV is the caller's; its Version is 0 for a
-// deletion, of which it has the key and the revision.
+// Change is one version of a key. The caller may change KV. KV.Version is 0 for a deletion, which
+// has only the key and the revision.
 type Change struct {
 	KV *storepb.KeyValue
-	// Number counts the changes of one revision. It is not known (Numbered is false) below
-	// Compacted, where only the versions that can still be read are left.
+	// Number counts the changes of one revision. It is unknown (Numbered is false) below Compacted,
+	// where only the readable versions are left.
 	Number   uint32
 	Numbered bool
 }
@@ -67,7 +70,7 @@ func (s *Store) Export() (*Export, error) {
 	return e, nil
 }
 
-// Close lets go of the state.
+// Close releases the state.
 func (e *Export) Close() { e.store.Done(e.reader) }
 
 // Leases lists the leases, by ascending id as an unsigned number.
@@ -94,9 +97,9 @@ func (e *Export) Auth() (ExportedAuth, error) {
 	return a, err
 }
 
-// Changes visits everything that the state has of the history: first the versions from below
-// Compacted, in the order of the keys, then all changes from there on, in their order. It ends with
-// the first error of visit, and with ctx.
+// Changes visits the history in the state: first the versions from below Compacted that are still
+// readable, in the order of the keys, then all changes from Compacted on, in their order. It ends
+// with the first error of visit, or when ctx ends.
 func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
 	e.reader.Interrupted = ctx.Err
 	if err := e.survivors(visit); err != nil {
@@ -106,9 +109,9 @@ func (e *Export) Changes(ctx context.Context, visit func(Change) error) error {
 }
 
 // ChangesSince visits all changes above a revision, in their order, each with its number. It ends
-// with the first error of visit, and with ctx. A CompactedError says that the state does not have
-// all of them any more, because it is compacted at a revision above the one that follows; so it is
-// after an import, too. ErrFutureRevision: the store has not reached the revision.
+// with the first error of visit, or when ctx ends. It returns a CompactedError if the state is
+// compacted above the next revision, and so lacks some of these changes, as it is after an import;
+// and ErrFutureRevision if the store has not reached the revision.
 func (e *Export) ChangesSince(
 	ctx context.Context, revision uint64, visit func(Change) error,
 ) error {
@@ -132,8 +135,8 @@ func (e *Export) changesFrom(
 		})
 }
 
-// survivors are the versions that can be seen at Compacted and were written below. At Compacted and
-// above, the events are complete.
+// survivors visits the versions written below Compacted that are visible at Compacted. From
+// Compacted on the events are complete.
 func (e *Export) survivors(visit func(Change) error) error {
 	if e.Compacted == 0 {
 		return nil

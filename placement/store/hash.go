@@ -10,19 +10,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
-// Hash is a sum over the history of the keys. It is the same on all members for the same Revision
-// and the same Compacted.
+// Hash is a checksum of the history of the keys. Members with the same Revision and Compacted have
+// the same Sum.
 type Hash struct {
-	// Sum is a CRC-32C over all versions of all keys up to Revision that the compaction leaves, also
-	// while it has not removed all others yet. Without any version it is sumOfNothing.
+	// Sum is a CRC-32C over the versions of all keys up to Revision that the compaction leaves.
+	// Versions that the compaction has yet to remove do not count. Without any version, Sum is
+	// sumOfNothing.
 	Sum uint32
-	// Revision is the last revision in the sum, Compacted the lowest revision that could be read
-	// when it was made, and Newest the store's revision then.
+	// Revision is the last revision in the sum. Compacted was the lowest readable revision, and
+	// Newest the store's revision, when the sum was made.
 	Revision, Compacted, Newest uint64
 }
 
-// Hash sums up this member's history up to a revision; 0 is the newest that it has. It reads all of
-// it. A compacted revision is a CompactedError, one yet to come ErrFutureRevision.
+// Hash computes the checksum of this member's history up to a revision; 0 means its newest. It
+// reads the whole history. A compacted revision returns a CompactedError, a future revision
+// ErrFutureRevision.
 func (s *Store) Hash(ctx context.Context, revision uint64) (Hash, error) {
 	var h Hash
 	err := s.ReadState(func(r *tables.Reader) error {
@@ -37,8 +39,9 @@ func (s *Store) Hash(ctx context.Context, revision uint64) (Hash, error) {
 	return h, err
 }
 
-// HashAll sums up everything that this member has in the store except its applied index, and
-// returns the revision. It reads all of it. The sum of an empty store is sumOfNothing.
+// HashAll computes the checksum of everything that this member has in the store except its applied
+// index, and returns the revision. It reads the whole store. The sum of an empty store is
+// sumOfNothing.
 func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err error) {
 	err = s.ReadState(func(r *tables.Reader) error {
 		revision = r.Meta.Revision
@@ -48,9 +51,9 @@ func (s *Store) HashAll(ctx context.Context) (sum uint32, revision uint64, err e
 	return sum, revision, err
 }
 
-// GiveBack returns the room of removed data to this member's disk: it flushes and compacts the
-// store's part of the database, even if there is little room. It waits for that, and ends with
-// ErrNoSpace if the disk has too little room for it.
+// GiveBack returns the space of removed data to this member's disk: it flushes and compacts the
+// store's part of the database. It waits for the compaction, and returns ErrNoSpace if the disk has
+// too little room for it.
 func (s *Store) GiveBack(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,10 +70,10 @@ func (s *Store) GiveBack(ctx context.Context) error {
 }
 
 // DiskBytes estimates how many bytes the store takes on this member's disk, without memtables and
-// the log. Bytes is its size as the quota counts it.
+// the log. Bytes returns the size that the quota counts.
 func (s *Store) DiskBytes() (uint64, error) {
 	var size uint64
-	err := s.ReadState(func(*tables.Reader) (err error) { // so that the database stays open
+	err := s.ReadState(func(*tables.Reader) (err error) { // keeps the database open
 		size, err = s.config.State.DiskUsage(s.Layout.Span)
 		return err
 	})

@@ -8,31 +8,31 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// ImportState says how far the latest import is.
+// ImportState is the progress of the latest import.
 type ImportState struct {
-	// ID is 0 if there was no import, or the latest was given up.
+	// ID is 0 if there was no import, or the latest was abandoned.
 	ID uint64
-	// Done is set if the import has ended.
+	// Done is set if the import is complete.
 	Done bool
 	// Source names the source of the import, from its first step.
 	Source []byte
-	// Step is the last that was done, Revision that of the state that is imported.
+	// Step is the last completed step, Revision the revision of the imported state.
 	Step, Revision uint64
-	// Leases and Versions are how many have come, and LastLease and LastKey the last of them.
+	// Leases and Versions are the numbers imported so far; LastLease and LastKey are the last of
+	// each.
 	Leases, Versions uint64
 	LastLease        int64
 	LastKey          []byte
 }
 
-// Import is a command that does one step of an import; see storepb.Import. Execute returns when it
-// is done. ErrNotEmpty says that there are keys or leases already, ErrImporting that another import
-// is under way.
+// Import is a command for one step of an import; see storepb.Import. Execute returns when the step
+// is applied. It returns ErrNotEmpty if the store has keys or leases, and ErrImporting if another
+// import is running.
 func Import(step *storepb.Import) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Import{Import: step}}
 }
 
-// ImportState returns the progress of the latest import, at the time of the call. Any member can
-// tell.
+// ImportState returns the progress of the latest import, as of the call, on any member.
 func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
 	var state ImportState
 	if err := s.Confirm(ctx); err != nil {
@@ -51,7 +51,7 @@ func (s *Store) ImportState(ctx context.Context) (ImportState, error) {
 	return state, err
 }
 
-// Importing is ErrImporting while an import is under way, as far as this member knows.
+// Importing returns ErrImporting if this member knows of a running import, and nil otherwise.
 func (s *Store) Importing() error {
 	if s.importing.Load() {
 		return command.ErrImporting

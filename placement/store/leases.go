@@ -8,16 +8,17 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// Leases lists the leases that exist as far as this member knows, as LeasesAs does.
+// Leases lists the leases that this member knows, in the order of LeasesAs.
 func (s *Store) Leases() []int64 { return s.lessor.IDs() }
 
-// LeasesAs lists the leases that this member knows and that a client may see, in the order in which
-// they run out. If Read returned before, the list has all leases whose grant was acknowledged
-// anywhere before Read was called. The order is right on the leader; other members do not know of
-// renewals. who is nil for the servers themselves.
+// LeasesAs lists the leases that this member knows and that a client may see, in the order of their
+// expiry. If the caller calls Read first, the list has all leases whose grant was acknowledged
+// anywhere before Read was called. Only the leader's order is exact: other members do not know of
+// renewals. who is nil for servers.
 //
-// An administrator sees all leases. Any other user sees those with keys, all of which the user may
-// read: a caller that knows the id of a lease without keys can revoke it.
+// An administrator sees all leases. Any other user sees the leases that have keys, if the user may
+// read all of the keys. Leases without keys stay hidden, since a caller that knows such a lease's
+// id can revoke the lease.
 func (s *Store) LeasesAs(ctx context.Context, who *storepb.AuthInfo) ([]int64, error) {
 	var visible map[int64]bool
 	err := s.ReadWhole(func(r *tables.Reader) error {

@@ -7,18 +7,16 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-// Memory has the bounds of a store that are sizes of memory, in bytes. Zero fields take the
-// defaults.
+// Memory bounds the memory of a store, in bytes. Zero fields take the defaults.
 type Memory struct {
-	// WatchQueues bounds the events that wait for watchers (default 256 MiB), WatchRecent the newest
-	// events that are kept for all watchers (default 8 MiB).
+	// WatchQueues bounds the events that wait for watchers (default 256 MiB), WatchRecent bounds
+	// the newest events, which all watchers share (default 8 MiB).
 	WatchQueues, WatchRecent int
-	// Newest bounds the newest versions of keys that are kept, and which keys there are. Default 64
-	// MiB.
+	// Newest bounds the cache of the newest versions and of which keys exist. Default 64 MiB.
 	Newest int
-	// LargestAnswer bounds the keys and values of one answer of a read without the log, default
-	// MaxAnswerBytes. LargeAnswers bounds the answers of more than LargeAnswerBytes that callers
-	// hold at a time, default MaxLargeAnswers.
+	// LargestAnswer bounds the keys and values in one answer of a read without the log (default
+	// MaxAnswerBytes). LargeAnswers bounds the sum of the answers above LargeAnswerBytes that
+	// callers hold (default MaxLargeAnswers).
 	LargestAnswer, LargeAnswers int
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// metrics of one store.
+// metrics are the metrics of one store.
 type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -87,7 +87,7 @@ func newMetrics(s *Store) *metrics {
 	return m
 }
 
-// register registers the metrics; nil: they are not exported.
+// register registers the metrics; with a nil registerer they are not exported.
 func (m *metrics) register(registerer prometheus.Registerer) error {
 	if registerer == nil {
 		return nil
@@ -103,7 +103,8 @@ func (m *metrics) register(registerer prometheus.Registerer) error {
 	return nil
 }
 
-// newestReads counts the reads of Apply that were answered from there.
+// newestReads counts the lookups of Apply that the cache of newest versions answered in the given
+// way.
 func newestReads(s *Store, from string, count func(newest.Counts) uint64) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "tidemark_placement_store_latest_version_reads_total",

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// beginFilling begins a scan of the existing keys, if that is due. It is called before anything is
-// written, so that the scan has every key that the cache is not told of from here on.
+// beginFilling begins a scan of the existing keys, if one is due. It is called before a batch is
+// written, so that the scan sees every key that the cache will not learn from later batches.
 func (s *Store) beginFilling() {
 	f := s.newest.Begin()
 	if f == nil {
@@ -18,12 +18,12 @@ func (s *Store) beginFilling() {
 	}
 	select {
 	case s.filling <- f:
-	default: // the former filling, which can no longer be used, is still under way
+	default: // the previous scan, now useless, is still running
 		f.Done(false)
 	}
 }
 
-// fillNewest fills the filters of the newest versions. It is one goroutine, from New to Close.
+// fillNewest fills the key filters of the cache. One goroutine runs it, from New to Close.
 func (s *Store) fillNewest() {
 	for {
 		select {
@@ -43,11 +43,12 @@ func (s *Store) fillNewest() {
 var errNotWanted = errors.New("the keys are not wanted any more")
 
 const (
-	// noteEvery is how long other work has the processor in between.
+	// noteEvery is the pause between the parts of the scan, which leaves the processor to other
+	// work.
 	noteEvery = 5 * time.Millisecond
 )
 
-// noteKeys goes through all keys.
+// noteKeys passes all keys to the filling.
 func (s *Store) noteKeys(f *newest.Filling) error {
 	from := s.Layout.Table(tables.TableVersion)
 	for from != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// openSnapshot is a state to be streamed. It implements group.Snapshot.
+// openSnapshot is a state to be streamed, and implements group.Snapshot.
 type openSnapshot struct {
 	store       *Store
 	it          *pebble.Iterator
@@ -21,13 +21,13 @@ type openSnapshot struct {
 	members     *storepb.Members
 }
 
-// Snapshot implements group.StateMachine. It may run beside Apply.
+// Snapshot implements group.StateMachine. It may run concurrently with Apply.
 func (s *Store) Snapshot() (group.Snapshot, error) {
 	r, err := s.Open()
 	if err != nil {
 		return nil, err
 	}
-	// Apply may run beside this, so the applied index comes from where the content comes from.
+	// Apply may run concurrently, so the applied index is read from the same state as the content.
 	index, term, err := r.Applied()
 	if err == nil && index == 0 {
 		err = errors.New("nothing was applied to the core's store yet: there is nothing to send")
@@ -64,7 +64,7 @@ func (p *openSnapshot) Close() error {
 	return err
 }
 
-// staged is a verified snapshot in a table of its own. It implements group.Staged.
+// staged is a verified snapshot in its own table files. It implements group.Staged.
 type staged struct {
 	store   *Store
 	paths   []string
@@ -80,7 +80,7 @@ func (s *Store) StageSnapshot(
 		return nil, err
 	}
 	defer w.Abort()
-	// In one step, what was there goes and what the snapshot has comes.
+	// One step replaces the old content by the snapshot's.
 	if err := w.DeleteRange(s.Layout.Span.Start, s.Layout.Span.End); err != nil {
 		return nil, err
 	}

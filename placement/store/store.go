@@ -34,7 +34,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Group is what the store needs of its Raft group; host.Group has it.
+// Group are the methods of its Raft group that the store needs; host.Group implements it.
 type Group interface {
 	execute.Group
 	reading.Group
@@ -49,65 +49,65 @@ type Peers interface {
 
 // Config configures a Store. State must be set.
 type Config struct {
-	// State is the core's state database. The store has the local span of its partition to itself,
-	// and does not close the database.
+	// State is the core's state database. The store is the only user of its partition's local span.
+	// It does not close the database.
 	State *engine.State
-	// Partition is the store's Raft group, and says where in the database the store is. Default
-	// keys.CorePartition.
+	// Partition is the id of the store's Raft group, and determines the store's span in the
+	// database. Default keys.CorePartition.
 	Partition keys.PartitionID
-	// Name is what errors and logs call the store. Default "the core's store".
+	// Name is the name of the store in errors and logs. Default "the core's store".
 	Name string
 	// Group can be given later, with SetGroup.
 	Group Group
-	// Peers reaches the other members, for commands and reads that come in at a member that does not
-	// lead. nil: only the leader takes them.
+	// Peers reaches the other members, for commands and reads that come in at a member that does
+	// not lead. With nil Peers only the leader accepts them.
 	Peers Peers
-	// Founding are the members with which the store was founded. They count until the state has a
-	// record of members, whose version is higher than theirs. nil for a member that was added later,
-	// and is filled by a snapshot.
+	// Founding are the members with which the store was founded. They are in force until the state
+	// has a record of members with a higher version. nil for a member that was added later, and
+	// gets its state from a snapshot.
 	Founding *storepb.Members
 
 	// History is how many revisions the leader keeps when it compacts; HistoryFor is how long it
-	// keeps a revision after it was the newest. A revision goes if either allows it. Default, if
-	// neither is set: 10,000 revisions. Negative HistoryFor: everything is kept, until a command
-	// compacts it.
+	// keeps a revision after it was the newest. A revision is compacted if either allows it.
+	// Default, if neither is set: 10,000 revisions. A negative HistoryFor keeps all revisions until
+	// a command compacts them.
 	History    uint64
 	HistoryFor time.Duration
 	// MaxPending and MaxPendingBytes bound the commands whose outcome is open; Do waits until its
-	// command is let in. Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader have
-	// without a quorum.
+	// command is admitted. Defaults 1,024 and 64 MiB, which is well below what Raft lets a leader
+	// have without a quorum.
 	MaxPending      int
 	MaxPendingBytes int64
 	// MaxTouched bounds the keys that the ranges of one command may read, compare or delete
-	// together, and the keys of a lease, which all go when it ends. Default 10,000. The leader's
-	// bound counts: Apply does what is in the log.
+	// together, and the keys of a lease, which all go when it ends. Default 10,000. The leader
+	// checks the bound; Apply does not.
 	MaxTouched int
-	// GroupCommands has commands that come while others are on their way share an entry of the log.
-	// All members must know groupFormat.
+	// GroupCommands lets commands that arrive while others are being proposed share an entry of the
+	// log. All members must know groupFormat.
 	GroupCommands bool
-	// MembersKnow is the newest format of commands that all members are known to know, until
-	// Store.MembersKnow says otherwise. Default NewestFormat.
+	// MembersKnow is the newest format of commands that all members understand, until
+	// Store.MembersKnow changes it. Default NewestFormat.
 	MembersKnow uint32
-	// Level is the active level of the cluster, which opens the gates of formats. nil: all are open.
+	// Level is the active level of the cluster, which enables formats. nil enables all.
 	Level *release.Active
-	// CheckpointAfter is the part of a lease's term after which the leader notes in the log how
-	// much is left, so that the next leader does not begin the term again. Default 5 min.
+	// CheckpointAfter is the part of a lease's term after which the leader records the remaining
+	// time in the log, so that the next leader does not restart the term. Default 5 min.
 	CheckpointAfter time.Duration
 	// MaxWatchers bounds the watches of all streams together; Watch is a stream with one watch. An
 	// idle watch takes some 140 bytes, and 130 for each distinct span. Default 10,000.
 	MaxWatchers int
-	// Memory bounds what the store takes of memory. Zero fields take the defaults.
+	// Memory bounds the store's memory. Zero fields take the defaults.
 	Memory Memory
-	// watch is for tests; nil: watch.DefaultLimits.
+	// watch is set by tests; nil means watch.DefaultLimits.
 	watch *watch.Limits
-	// newest is for tests; nil: newest.DefaultLimits.
+	// newest is set by tests; nil means newest.DefaultLimits.
 	newest *newest.Limits
-	// keyCounts is for tests; nil: keycount.DefaultLimits.
+	// keyCounts is set by tests; nil means keycount.DefaultLimits.
 	keyCounts *keycount.Limits
 
-	// Monotonic counts leases down. Default: hlc.SystemMonotonic.
+	// Monotonic is the clock that counts leases down. Default hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
-	// Random seeds the name by which this process knows its own commands.
+	// Random seeds the origin id by which this process recognizes its own commands.
 	Random     io.Reader
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -173,7 +173,7 @@ type Store struct {
 	machine *apply.Machine
 
 	revision, compacted atomic.Uint64
-	// importing is set while an import is under way: nothing is read and no lease counts down.
+	// importing is set while an import is running: then nothing is read and no lease counts down.
 	importing atomic.Bool
 	members   published[storepb.Members]
 	authority published[authority.State]
@@ -181,11 +181,10 @@ type Store struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	// blocks counts keys, and remembers where there are none. Apply updates it before it commits,
-	// so that no reader is ahead of it.
+	// blocks counts the keys, and knows spans without keys. Apply updates it before it commits, so
+	// that no reader sees a state newer than blocks.
 	blocks *keycount.Blocks
-	// newest remembers the newest versions for Apply; filling are its filters that are being
-	// filled.
+	// newest is Apply's cache of the newest versions; filling passes key filters to fillNewest.
 	newest  *newest.Cache
 	filling chan *newest.Filling
 	running sync.WaitGroup
@@ -196,7 +195,7 @@ var (
 	_ group.Configured   = (*Store)(nil)
 )
 
-// New opens the store on what the database has.
+// New opens the store on the state in the database.
 func New(config Config) (*Store, error) {
 	if err := config.ensureDefaults(); err != nil {
 		return nil, err
@@ -225,7 +224,7 @@ func New(config Config) (*Store, error) {
 		Peers:      config.Peers,
 		MaxPending: config.MaxPending, MaxPendingBytes: config.MaxPendingBytes,
 		GroupCommands: config.GroupCommands, Latency: s.metrics.latency,
-		Origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which is a command of no process
+		Origin: binary.BigEndian.Uint64(origin[:]) | 1, // not 0, which means no process
 	})
 	s.Reads = reading.NewReads(reading.Config{
 		Index:    reading.New(config.Name, s.Executor, config.Peers),
@@ -252,7 +251,7 @@ func New(config Config) (*Store, error) {
 	return s, nil
 }
 
-// load reads what memory has of the state.
+// load reads the values of the newest state into memory.
 func (s *Store) load() error {
 	return s.ReadState(func(r *tables.Reader) error {
 		leases, err := r.Leases()
@@ -303,7 +302,7 @@ func (s *Store) load() error {
 	})
 }
 
-// MembersKnow sets the newest format of commands that all members are known to know. A format below
+// MembersKnow sets the newest format of commands that all members understand. A format below
 // LeastFormat counts as LeastFormat.
 func (s *Store) MembersKnow(format uint32) {
 	if s.Gate.MembersKnow(format) {
@@ -311,10 +310,10 @@ func (s *Store) MembersKnow(format uint32) {
 	}
 }
 
-// Revision is that of the newest change that this member has applied.
+// Revision is the revision of the newest change that this member has applied.
 func (s *Store) Revision() uint64 { return s.revision.Load() }
 
-// Compacted is the lowest revision that can still be read.
+// Compacted is the lowest readable revision.
 func (s *Store) Compacted() uint64 { return s.compacted.Load() }
 
 // SetGroup sets the Raft group, once, before the store is used.
@@ -323,7 +322,7 @@ func (s *Store) SetGroup(g Group) {
 	s.Index.SetGroup(g)
 }
 
-// Close ends what waits, and waits for what runs. The group must have been stopped.
+// Close ends all waits, and waits for the goroutines. The group must be stopped before.
 func (s *Store) Close() {
 	if !s.Database.Stop() {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// newHub makes the hub of the store as it is loaded.
+// newHub makes the hub, from the store's loaded state.
 func (s *Store) newHub() *watch.Hub {
 	return watch.New(watch.Config{History: history{s}, Head: s.Revision(),
 		MaxWatches: s.config.MaxWatchers, Limits: s.config.watchLimits(), Failed: func(err error) {
@@ -22,7 +22,7 @@ func (s *Store) newHub() *watch.Hub {
 		}})
 }
 
-// history is what the hub needs of the store.
+// history adapts the Store to watch.History.
 type history struct{ *Store }
 
 // Changes implements watch.History.
@@ -42,27 +42,28 @@ func (h history) Changes(
 func (s *Store) NewWatchStream() (*watch.Stream, error) { return s.hub.NewStream() }
 
 // Watcher delivers the events of a span of keys, each once and in order: a stream with one watch.
-// It is for one goroutine, except for Close.
+// One goroutine uses it; any goroutine may call Close.
 type Watcher struct {
 	stream *watch.Stream
-	// delivered is the revision up to which everything was delivered.
+	// delivered is the revision up to which all events were delivered.
 	delivered uint64
-	// ended is the error after which nothing more comes.
+	// ended is the error after which no more events come.
 	ended error
 	once  sync.Once
 }
 
-// Batch is what a watcher delivers at a time.
+// Batch is the result of one Next.
 type Batch struct {
 	Events []watch.Event
 	// Revision is the revision up to which all events have been delivered: a new watcher can
-	// continue after it. It is lower than that of the last events if their revision is too large
-	// for one batch: the next batches bring the rest; the last of these may have no events.
+	// continue after it. It is lower than the revision of the last events if that revision is too
+	// large for one batch. The next batches then bring the rest; the last of these may have no
+	// events.
 	Revision uint64
 }
 
-// Watch starts a watcher of all keys with a prefix, from the revision after the given one on, which
-// may lie in the future of this member. The caller closes it.
+// Watch starts a watcher of all keys with a prefix, from the revision after `after` on, which this
+// member may not have reached yet. The caller closes it.
 func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 	stream, err := s.NewWatchStream()
 	if err != nil {
@@ -77,11 +78,11 @@ func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 	return &Watcher{stream: stream, delivered: after}, nil
 }
 
-// Close ends the watcher, also a Next that waits: it returns watch.ErrClosed.
+// Close ends the watcher. A Next that waits returns watch.ErrClosed.
 func (w *Watcher) Close() { w.once.Do(w.stream.Close) }
 
-// Next waits for events and returns them. After a CompactedError, events that were not delivered
-// are gone: read the keys again and watch from there.
+// Next waits for events and returns them. After a CompactedError, undelivered events are lost: the
+// caller reads the keys again and watches from that revision.
 func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	if w.ended != nil {
 		return Batch{}, w.ended
@@ -101,7 +102,7 @@ func (w *Watcher) Next(ctx context.Context) (Batch, error) {
 	return Batch{Events: d.Events, Revision: d.Revision}, nil
 }
 
-// Progress returns the revision up to which everything has been delivered. Not to be called
+// Progress returns the revision up to which all events have been delivered. It must not be called
 // concurrently with Next.
 func (w *Watcher) Progress() uint64 {
 	if revision, ok := w.stream.ProgressOf(0); ok {

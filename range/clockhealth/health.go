@@ -7,42 +7,38 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// State is whether a process may go by its clock, and if not, why.
+// State says whether a process may rely on its clock, and if not, why.
 type State int
 
 const (
-	// Trusted: the clock is as right as is known.
+	// Trusted: nothing is known against the clock.
 	Trusted State = iota
 	// Uncompared: the process has just started, and has not compared its clock with its peers' yet.
 	Uncompared
 	// Jumped: the clock has jumped, or has made a step that took it too far from a peer's, and the
 	// peers have not confirmed that it is right.
 	Jumped
-	// Outvoted: the clock is off by more than the maximum offset from half of all clocks, or behind
-	// one by as much that is not.
+	// Outvoted: the clock differs by more than the maximum offset from half of all clocks, or is
+	// behind by as much a clock that does not.
 	Outvoted
 )
 
-// CheckPeriod is how often Check is to be called.
-const CheckPeriod = time.Second
-
 // Config configures a Health. All fields are required.
 type Config struct {
-	// Clock is what is judged. If it is over an hlc.Steady, Health looks at that; else it cannot
-	// jump.
+	// Clock is the clock that is judged. Only a clock over an hlc.Steady can be found to jump.
 	Clock *hlc.Clock
 	// Now is the monotonic clock that leases are measured with, in nanoseconds.
 	Now func() int64
-	// LeaseDuration is how long a lease lasts, LeaseSlack for how long the monotonic clock may have
+	// LeaseDuration is how long a lease lasts. LeaseSlack is how long the monotonic clock may have
 	// stood still without a lease lasting longer than was promised (Slack).
 	LeaseDuration, LeaseSlack time.Duration
-	// ElectionTimeout is the shortest one.
+	// ElectionTimeout is the shortest election timeout.
 	ElectionTimeout time.Duration
-	// Peers is how many hosts share groups with this one, and how many of them are silent.
+	// Peers returns how many hosts share groups with this one, and how many of them are silent.
 	Peers func() (all, silent int)
 }
 
-// Health is what a process believes of clocks. It is safe for concurrent use.
+// Health judges the clock of a process. It is safe for concurrent use.
 type Health struct {
 	config Config
 	limit  int64 // the maximum offset, nanoseconds
@@ -51,7 +47,8 @@ type Health struct {
 	mu struct {
 		sync.Mutex
 		offsets offsets
-		// outvoted is the verdict of the checks; streak is how many in a row disagreed with it.
+		// outvoted is the verdict of the checks; streak counts the checks in a row that disagreed
+		// with it.
 		outvoted bool
 		streak   int
 		// quarantine is nil if there is none.
@@ -59,16 +56,16 @@ type Health struct {
 	}
 }
 
-// New returns the health of a clock that nothing is known against.
+// New returns the Health of a clock against which nothing is known.
 func New(c Config) *Health {
-	h := &Health{config: c, limit: int64(c.Clock.MaxOffset())}
-	h.leases.init(&c)
+	h := &Health{config: c, limit: int64(c.Clock.MaxOffset()),
+		leases: leases{now: c.Now, duration: c.LeaseDuration, slack: c.LeaseSlack}}
 	h.mu.offsets.init(h.limit)
 	return h
 }
 
-// State is whether the process may go by its clock. jump is by how much the clock jumped, if that
-// is the state.
+// State returns whether the process may rely on its clock. jump is how far the clock jumped, in
+// state Jumped.
 func (h *Health) State() (s State, jump time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,9 +80,19 @@ func (h *Health) State() (s State, jump time.Duration) {
 	return Uncompared, 0
 }
 
-// Heard takes the clock of a peer from a ping, at its arrival. The own clock is read with the lock
-// held: whatever is measured after a look is measured with the clock as it was then. Nothing is
-// measured between a step and the look that finds it.
+// LeaseFloor returns the earliest beginning of a lease that counts; 0: any time. ok is false if no
+// lease counts now, because the monotonic clock may have stood still since the last Look. It takes
+// no lock, and costs one reading of each clock.
+func (h *Health) LeaseFloor() (from int64, ok bool) {
+	if s := h.config.Clock.Steady(); s != nil && s.Untrusted(h.leases.slack) {
+		return 0, false
+	}
+	return h.leases.from.Load(), true
+}
+
+// Heard takes the clock of a peer from a ping, at its arrival. This process's clock is read with
+// the lock held, so a measurement after a Look uses the clock as it was then. Between a step and
+// the Look that finds it, nothing is measured.
 func (h *Health) Heard(peer uint64, physical uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,28 +103,28 @@ func (h *Health) Heard(peer uint64, physical uint64) {
 	h.mu.offsets.measure(peer, int64(physical)-wall, h.config.Now())
 }
 
-// Offsets is how far the peers' clocks are ahead of this one, of those that were heard lately.
+// Offsets returns how far the clocks of peers that were heard lately are ahead of this one.
 func (h *Health) Offsets() map[uint64]time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mu.offsets.known(h.config.Now())
 }
 
-// Clocks is what the clocks show now, in Unix nanoseconds: that of this process's machine, and those
-// of the peers that were heard lately, which are behind by as long as a ping takes.
+// Clocks returns the clocks as they are now, in Unix nanoseconds: that of this machine, and those
+// of peers that were heard lately, which lag by the delay of a ping.
 func (h *Health) Clocks() (own int64, peers map[uint64]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	own, moved := h.config.Clock.Machine()
 	peers = make(map[uint64]int64)
 	for id, offset := range h.mu.offsets.known(h.config.Now()) {
-		// It was measured against this clock as it was before a step that was not looked at yet.
+		// It was measured against this clock as it was before a step that Look has not seen yet.
 		peers[id] = own - int64(moved) + int64(offset)
 	}
 	return own, peers
 }
 
-// Agrees says whether a peer's clock is, as far as is known, close enough to this one's.
+// Agrees reports whether a peer's clock is, as far as is known, close enough to this one's.
 func (h *Health) Agrees(peer uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,10 +132,10 @@ func (h *Health) Agrees(peer uint64) bool {
 	return !known || (ns <= h.limit && ns >= -h.limit)
 }
 
-// Ahead is how far the hybrid clock is ahead of the physical one, and whether that is more than
-// other nodes accept. Peers and two right readings of the physical clock bring it to twice
-// hlc.Clock.MaxAhead at most; more comes of a physical clock that was wrong, and stays when that is
-// right again. Without peers there is no other clock that could be behind.
+// Ahead returns how far the hybrid clock is ahead of the physical one, and whether that is more
+// than other nodes accept. Peers and correct readings of the physical clock bring it to twice
+// hlc.Clock.MaxAhead at most. More comes from a physical clock that was wrong, and stays when that
+// is right again. Without peers there is no other clock that could be behind.
 func (h *Health) Ahead() (by time.Duration, tooFar bool) {
 	c := h.config.Clock
 	if by = time.Duration(c.Now().Wall - c.Physical()); by <= 2*c.MaxAhead() {
@@ -138,13 +145,14 @@ func (h *Health) Ahead() (by time.Duration, tooFar bool) {
 	return by, all > 0
 }
 
-// Rewind takes the hybrid clock back to the physical one. The caller serves and leads nothing by
-// the timestamps that are forgotten. What holds of a restart holds then: leaders take nothing from
-// their own clock alone that versions, closed timestamps and served reads do not say.
+// Rewind sets the hybrid clock back to the physical one. The caller must serve and lead nothing by
+// the timestamps that are forgotten. The effect is that of a restart: leaders rely only on
+// timestamps that versions, closed timestamps and served reads contain, not on their own clock
+// alone.
 func (h *Health) Rewind() { h.config.Clock.Rewind() }
 
-// step says whether a clock that has moved by so much between two looks has made a step. What is
-// less is left to the checks.
+// step reports whether a clock that has moved by so much between two calls of Look has made a step.
+// Smaller moves are left to the checks.
 func (h *Health) step(moved time.Duration) bool {
 	least := hlc.Step(time.Duration(h.limit))
 	return moved >= least || moved <= -least

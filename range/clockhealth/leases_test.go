@@ -27,14 +27,7 @@ func TestLeasesEnd(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			now := int64(time.Hour)
-			var l leases
-			l.init(
-				&Config{
-					Now:           func() int64 { return now },
-					LeaseDuration: 810 * ms,
-					LeaseSlack:    30 * ms,
-				},
-			)
+			l := leases{now: func() int64 { return now }, duration: 810 * ms, slack: 30 * ms}
 			for _, moved := range test.moves {
 				now += int64(test.every)
 				l.looked(moved)

@@ -3,30 +3,30 @@ package clockhealth
 import "time"
 
 const (
-	// window is half of how far back measurements count.
+	// window is half of the time for which measurements count.
 	window = 2 * time.Second
 	// leastSamples is how many measurements a peer's offset needs.
 	leastSamples = 5
-	// mostOffset bounds what is measured, so that the difference of two offsets fits, whatever a
-	// peer sends.
+	// mostOffset bounds a measurement, so that the difference of two offsets does not overflow,
+	// whatever a peer sends.
 	mostOffset = 1 << 60
 )
 
-// offsets measures this process's clock against those of its peers, by the pings that they send all
-// the time.
+// offsets measures this process's clock against those of its peers, by the pings that they send
+// regularly.
 //
-// A ping that arrives says what the peer's clock was when it was sent. Its delay is not known and
-// never negative, and makes the peer look slow; so of several measurements of a peer's offset the
-// greatest is the best. They count for two to four seconds, so that a jump of a peer's clock, or
-// what a pause of this process did to them, passes. Steps of this process's own clock are known,
-// and change all of them at once. Under Health.mu.
+// A ping contains the peer's clock at the time of sending. Its delay is unknown and never negative,
+// and makes the peer's clock look slow; so of several measurements of an offset the greatest is the
+// best. Measurements count for two to four seconds, so that a jump of a peer's clock, or the effect
+// of a pause of this process, passes. Steps of this process's own clock are known, and change all
+// measurements at once. Under Health.mu.
 type offsets struct {
 	limit int64
 	peers map[uint64]*peerOffset
 }
 
-// peerOffset is the best measurement in this window and in the one before. Offsets are remote minus
-// local, in nanoseconds.
+// peerOffset holds the best measurement in the present window and in the one before. Offsets are
+// remote minus local, in nanoseconds.
 type peerOffset struct {
 	windowEnd       int64 // monotonic
 	best, before    int64
@@ -38,7 +38,7 @@ func (o *offsets) init(limit int64) {
 	o.peers = make(map[uint64]*peerOffset)
 }
 
-// measure takes one measurement.
+// measure adds one measurement.
 func (o *offsets) measure(peer uint64, offset, now int64) {
 	offset = min(max(offset, -mostOffset), mostOffset)
 	p := o.peers[peer]
@@ -66,7 +66,7 @@ func (p *peerOffset) advance(now int64) {
 	p.windowEnd = now + int64(window)
 }
 
-// offset is the peer's offset as known now.
+// offset returns the peer's offset as known now.
 func (p *peerOffset) offset(now int64) (ns int64, known bool) {
 	p.advance(now)
 	if p.count+p.previous < leastSamples {
@@ -81,7 +81,7 @@ func (p *peerOffset) offset(now int64) (ns int64, known bool) {
 	return max(p.best, p.before), true
 }
 
-// of is what is known of one peer.
+// of returns the offset of one peer.
 func (o *offsets) of(peer uint64, now int64) (ns int64, known bool) {
 	p := o.peers[peer]
 	if p == nil {
@@ -90,7 +90,7 @@ func (o *offsets) of(peer uint64, now int64) (ns int64, known bool) {
 	return p.offset(now)
 }
 
-// known is what is known of each peer that was heard lately. It forgets those that were not.
+// known returns the offsets of the peers that were heard lately, and forgets the others.
 func (o *offsets) known(now int64) map[uint64]time.Duration {
 	known := make(map[uint64]time.Duration, len(o.peers))
 	for id, p := range o.peers {
@@ -104,7 +104,7 @@ func (o *offsets) known(now int64) map[uint64]time.Duration {
 	return known
 }
 
-// shift takes in that this process's clock has moved.
+// shift updates the measurements after this process's clock has moved.
 func (o *offsets) shift(moved time.Duration) {
 	for _, p := range o.peers {
 		p.best -= int64(moved)
@@ -115,7 +115,7 @@ func (o *offsets) shift(moved time.Duration) {
 // forget drops all measurements: they were made with another clock.
 func (o *offsets) forget() { clear(o.peers) }
 
-// standing is how the clock stands to those that are measured, if it moves by so much.
+// standing returns the standing of the clock if it moves by so much.
 func (o *offsets) standing(now int64, moved time.Duration) (s Standing) {
 	known := o.known(now)
 	s.Peers = len(known)

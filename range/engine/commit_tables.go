@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// CommitTables adds tables, which NewTableWriter made and which must not overlap, in one step, as
-// Commit makes the changes of a batch: all of it shows when it returns, and survives a crash as a
-// whole once it was flushed. size is about how many bytes they hold. It takes the files, also on an
-// error, after which the state has failed.
+// CommitTables adds tables, which NewTableWriter made and which must not overlap, in one atomic
+// step, like the changes of a batch in Commit: all of it is visible when it returns, and after a
+// flush all of it survives a crash. size estimates how many bytes the tables hold. CommitTables
+// takes the files, also on an error, after which the state has failed.
 //
-// What is in the tables is newer than what was committed before to the same keys. A crash that
-// keeps the tables keeps what was committed before to any of their keys; what was committed to
-// others may be lost, although it came before. So a table with a key that each commit of its owner
-// sets makes them follow on those, as if they were a batch.
+// The tables are newer than earlier commits to the same keys. A crash that keeps the tables keeps
+// earlier commits to any of the tables' keys; it may lose commits to other keys, although they came
+// earlier. So if each commit of an owner writes a certain key, a table with that key is durable
+// only together with all of the owner's earlier commits, as if the table were a batch.
 //
-// INVARIANT: that is so because Pebble puts tables that overlap a memtable into the queue behind
-// it, or flushes it before. Nothing has to be known of which it does.
+// INVARIANT: this holds because Pebble queues tables that overlap a memtable behind that memtable,
+// or flushes the memtable first. It does not matter which of the two it does.
 func (s *State) CommitTables(ctx context.Context, paths []string, size int) error {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {

@@ -2,38 +2,38 @@ package engine
 
 import "fmt"
 
-// A compaction writes new tables before it removes the old ones. On a disk that is nearly full it
-// must not take the room that flushes, the log and the removal of data need: it is begun only while
-// half of the reserve is free, and given up when it has left less than a quarter. What it has
-// written goes away with it, and it is tried again when there is room. (Compactions that
-// only drop tables write nothing, and are not concerned.)
+// A compaction writes new tables before it removes the old ones. On a nearly full disk it must not
+// take the space that flushes, the log and the removal of data need: it begins only while half of
+// the reserve is free, and is given up when less than a quarter is left. Its output is then
+// removed, and it is tried again when there is space. (Compactions that only drop tables write
+// nothing, and are not limited.)
 //
-// After a removal of data on a disk without room it is the compactions that give the room back: a
-// table that has a little of something else beside what was removed stays until that is written
-// anew. They write little then, and may begin with much less, until there is room again.
+// After data was removed on a full disk, compactions are what frees the space: a table that still
+// holds a little other data stays until that data is rewritten. Such compactions write little, and
+// may begin with much less free space, until the disk has space again.
 
 const (
-	// compactionBegins and compactionEnds are the parts of the reserve that are free when a
-	// compaction begins, and goes on.
+	// compactionBegins and compactionEnds divide the reserve: the part that must be free for a
+	// compaction to begin, and to go on.
 	compactionBegins = 2
 	compactionEnds   = 4
-	// reclaimBegins and reclaimEnds are the same after a removal.
+	// reclaimBegins and reclaimEnds are the same after data was removed.
 	reclaimBegins = 32
 	reclaimEnds   = 64
-	// spaceCheckBytes is how many bytes a compaction writes between two checks of the free space, and
-	// spaceChecks the least number of checks while it writes as much as the reserve.
+	// spaceCheckBytes is how many bytes a compaction writes between two checks of the free space.
+	// spaceChecks is the least number of checks while it writes as many bytes as the reserve has.
 	spaceCheckBytes = 1 << 20
 	spaceChecks     = 64
 )
 
-// reclaim is told that data was removed. It does not block.
+// reclaim notes that data was removed. It does not block.
 func (g *diskHealth) reclaim() {
 	if g.low.Load() {
 		g.reclaims.Store(true)
 	}
 }
 
-// compactionSpaceKept is how many bytes must be free for a compaction to begin, and to go on.
+// compactionSpaceKept returns how many bytes must be free for a compaction to begin, and to go on.
 func (g *diskHealth) compactionSpaceKept() (begins, ends uint64) {
 	if g.reclaims.Load() {
 		return g.minFree / reclaimBegins, g.minFree / reclaimEnds
@@ -47,14 +47,15 @@ func (g *diskHealth) roomForCompaction() bool {
 	return g.minFree == 0 || g.free.Load() == 0 && !g.low.Load() || g.free.Load() >= begins
 }
 
-// compactionSpace bounds what is written to a table before the free space is checked again.
+// compactionSpace counts the bytes written to a table since the free space was last checked.
 type compactionSpace struct {
 	bytes int
-	// spare: it is not for a compaction, but can be had again, and leaves the whole reserve.
+	// spare is set for a table that can be written again later. Such a table leaves the whole
+	// reserve free.
 	spare bool
 }
 
-// take is told of each write. A nil compactionSpace has no bound.
+// take is called at each write. A nil compactionSpace has no bound.
 func (a *compactionSpace) take(g *diskHealth, n int) error {
 	if a == nil || g.minFree == 0 {
 		return nil

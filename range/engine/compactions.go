@@ -9,31 +9,32 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// grantPeriod is how often a database with a compaction that waits is offered one: its limit may
-// have risen meanwhile.
+// grantPeriod is how often a waiting compaction is offered again, because the limit on compactions
+// may have risen.
 const grantPeriod = 100 * time.Millisecond
 
-// compactions decides when a database may run another compaction: as many at a time as it allows
-// itself. It differs from Pebble's own scheduler in one thing: after a compaction that failed comes
-// a pause. Pebble repeats it at once and for ever, and would do nothing else on a disk that cannot
-// be read.
+// compactions decides when a database may run another compaction: as many at a time as the
+// database's own limit. It differs from Pebble's own scheduler in one thing: it pauses after a
+// compaction that failed. Pebble repeats a failed compaction at once, and would do nothing else on
+// a disk that cannot be read.
 //
 // Lock order: Pebble's own lock, then mu. Calls into the database are made without mu.
 type compactions struct {
 	g  *diskHealth
 	db pebble.DBForCompaction
-	// failed: a compaction has ended with an error, and no pause followed yet.
+	// failed is set when a compaction has ended with an error, and cleared by the pause that
+	// follows.
 	failed atomic.Bool
 
 	mu struct {
 		sync.Mutex
 		running int
-		// granting: a goroutine is offering compactions. over: the database closes. refused: the
-		// database may have a compaction that waits. Pebble has none but after TrySchedule has refused
-		// one, and until it says otherwise.
+		// granting is set while a goroutine offers compactions, over when the database closes,
+		// refused while the database may have a compaction that waits. A compaction waits only
+		// after TrySchedule has refused it, until Pebble says otherwise.
 		granting, over, refused bool
 		backoff                 compactionBackoff
-		// idle wakes what waits for granting to become false.
+		// idle is signalled when granting becomes false.
 		idle sync.Cond
 	}
 	// wake has room for one token: a compaction was refused.
@@ -81,7 +82,7 @@ func (c *compactions) Register(_ int, db pebble.DBForCompaction) {
 	c.ticking.Go(c.tick)
 }
 
-// tick offers compactions again and again while one waits. It is one goroutine, from Register to
+// tick offers compactions periodically while one waits. It runs in one goroutine, from Register to
 // Unregister.
 func (c *compactions) tick() {
 	timer := time.NewTimer(grantPeriod)
@@ -104,7 +105,7 @@ func (c *compactions) tick() {
 	}
 }
 
-// waits says whether the database may have a compaction that waits.
+// waits reports whether the database may have a compaction that waits.
 func (c *compactions) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +146,8 @@ func (c *compactions) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return true, c
 }
 
-// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. If a compaction waits,
-// the next tick sees to it.
+// UpdateGetAllowedWithoutPermission implements pebble.CompactionScheduler. It does nothing: the
+// next tick offers a waiting compaction.
 func (c *compactions) UpdateGetAllowedWithoutPermission() {}
 
 // Started implements pebble.CompactionGrantHandle.
@@ -181,17 +182,18 @@ func (c *compactions) grant() {
 	}
 	c.mu.granting = true
 	for !c.mu.over && c.mu.running < c.db.GetAllowedWithoutPermission() {
-		// Counted before it is offered: it may end before Schedule returns.
+		// Counted before it is offered, because it may end before Schedule returns.
 		c.mu.running++
 		c.mu.backoff.begins(c.g)
-		// Before the database is asked: what TrySchedule refuses after its answer is not forgotten.
+		// Cleared before the database is asked, so that a compaction that TrySchedule refuses after
+		// the answer is not forgotten.
 		c.mu.refused = false
 		c.mu.Unlock()
 		waiting, _ := c.db.GetWaitingCompaction()
 		taken := waiting && c.db.Schedule(c)
 		c.mu.Lock()
 		if waiting {
-			c.refuseLocked() // there may be more
+			c.refuseLocked() // others may wait too
 		}
 		if !taken {
 			c.mu.running--

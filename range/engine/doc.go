@@ -10,45 +10,45 @@
 //	Log    WAL on, synced   small memtables, so that WAL files are reused early   bytewise keys
 //	State  WAL off          64 MiB memtables, bloom filters on key prefixes       cockroachkvs keys
 //
-// Flushes and compactions pause now and then, for requests that need no disk (piece).
+// Flushes and compactions pause regularly so that requests get the processor (piece).
 //
 // # When the disk is full
 //
 // All writes go through a filesystem that watches them (healthFS). A write that meets "no space
 // left on device" waits in healthFS and is tried again until there is room, so that Pebble never
-// sees the error and needs no recovery. Full says so meanwhile, and it says so earlier, as soon as
-// the free space falls below Options.MinFreeBytes: what takes writes from clients asks it and
-// refuses. Reads go on. What can be had again does not wait, but ends with ErrNoRoom and gives back
-// what it has (NewSpareTableWriter). An owner that closes (Options.Leaving) does not wait for room:
-// the engine then ends as if it had been killed.
+// sees the error and needs no recovery. Full reports true meanwhile, and already when the free
+// space falls below Options.MinFreeBytes: code that takes writes from clients asks Full and refuses
+// them. Reads go on. Writers of data that can be produced again do not wait: they get ErrNoRoom and
+// remove what they have written (NewSpareTableWriter). An owner that closes (Options.Leaving) does
+// not wait for room: the engine then ends as if it had been killed.
 //
 // # When the disk fails
 //
 // A write or an fsync that fails in any other way cannot be undone or repeated: after a failed
-// fsync it is not known what is on the disk. The engine is then marked failed, for good: OnFailure
-// is called once, nothing more is written, and all calls return ErrFailed. The process is not
-// ended; that is for the owner to decide.
+// fsync the contents of the disk are unknown. The engine is then marked failed for good: OnFailure
+// is called once, nothing more is written, and all calls return ErrFailed. Whether to end the
+// process is the owner's decision.
 //
-// INVARIANT: no commit returns nil, and no durable read succeeds, if what it promises depends on a
-// write or an fsync that failed.
+// INVARIANT: no commit returns nil, and no durable read succeeds, if it depends on a write or an
+// fsync that failed.
 //
 // Pebble takes a failed write of its WAL for the end of the process: it panics with locks held, so
-// that commits that run at the same time would hang for ever. healthFS therefore keeps it in the
-// dark: once the engine has failed, writes and syncs of a WAL report success and do nothing. That
-// is safe because the failed mark is set before the lie, each commit looks at the mark after Pebble
-// says it is done, and the files that would make anything durable (tables, the manifest) do report
-// the error. For the same reason writes that would have to wait for a flush wait before they enter
-// Pebble (stall). Rejected: letting Pebble see it (hangs), blocking the failed call until Close (a
-// goroutine that waits for a commit hangs with it), hiding all errors (tables that are not there
-// come back as endless compactions), ending the goroutine.
+// that commits that run at the same time would hang for ever. healthFS therefore hides the failure
+// from Pebble: once the engine has failed, writes and syncs of a WAL report success and do nothing.
+// That is safe because the failed mark is set before a write reports false success, each commit
+// looks at the mark after Pebble says it is done, and the files that would make anything durable
+// (tables, the manifest) do report the error. For the same reason writes that would have to wait
+// for a flush wait before they enter Pebble (stall). Rejected: letting Pebble see it (hangs),
+// blocking the failed call until Close (a goroutine that waits for a commit hangs with it), hiding
+// all errors (tables that are not there come back as endless compactions), ending the goroutine.
 //
 // # When a file is corrupt
 //
 // Blocks, WAL records and manifests carry checksums, which are Pebble's. A bad one comes out as an
 // error from the read, or the open, that met it; IsCorruption knows it. Where Pebble would take
-// damage for the end of a file, verify proves that it is not (see there, and walMark). A WAL file
-// of the Log that is missing or empty, which Pebble would take for one that never was, is missed
-// because the list of those that hold acknowledged commits is kept beside them (walNames).
+// damage for the end of a file, verify proves that it is not (see there, and walMark). Pebble does
+// not notice a WAL file of the Log that is missing or empty; the engine does, by a list of the WAL
+// files that hold acknowledged commits (walNames).
 //
 // # What owns what
 //

@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Explain is an error of the engine in words for people: what is damaged is named by its file, and
-// what Pebble adds for programs is left out. It is one line.
+// Explain returns an error of the engine as one line for operators: it names the damaged file, and
+// omits Pebble's details for programs.
 func Explain(err error) string {
 	if err == nil {
 		return ""
@@ -18,7 +18,7 @@ func Explain(err error) string {
 		if line == "" || line == "<corruption detail carrier>" {
 			continue
 		}
-		// Errors that were joined say the same thing more than once.
+		// Joined errors may repeat the same text.
 		if len(lines) > 0 && strings.HasSuffix(lines[len(lines)-1], line) {
 			continue
 		}

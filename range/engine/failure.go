@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// freeSpacePeriod is how often the free space is looked at.
+	// freeSpacePeriod is how often the free space is checked.
 	freeSpacePeriod = time.Second
 	// roomPeriod is how often a write that found the disk full is tried again.
 	roomPeriod = 250 * time.Millisecond
-	// retryDelay holds up each background write of a failed engine. Pebble repeats a failed flush
-	// at once, for ever.
+	// retryDelay delays each background write of a failed engine, because Pebble repeats a failed
+	// flush at once, for ever.
 	retryDelay = 100 * time.Millisecond
-	// walCategory is how Pebble names the WAL when it creates a file.
+	// walCategory is Pebble's name for WAL files in NewFile calls.
 	walCategory vfs.DiskWriteCategory = "pebble-wal"
-	// spareCategory is what is written only if there is room.
+	// spareCategory is the category of files that are written only if there is space.
 	spareCategory vfs.DiskWriteCategory = "tidemark-spare"
 )
 
@@ -40,69 +40,70 @@ type diskHealth struct {
 	ending
 }
 
-// walHealth is about the files of the WAL.
+// walHealth holds the state of the WAL files.
 type walHealth struct {
 	// hideWAL makes writes of the WAL succeed once the engine has failed; see the package comment.
 	hideWAL bool
 	// fillWAL is how many zeros a new WAL file starts with; 0 on filesystems where that is of no
 	// use.
 	fillWAL int64
-	// names is the list of the WAL files that must be there; nil for a State.
+	// names lists the WAL files that must exist; nil for a State.
 	names          *walNames
 	walSyncSeconds prometheus.Histogram
 }
 
-// freeSpace is the free space of the disk, and what waits for it.
+// freeSpace is the free space of the disk, and the state of those that wait for it.
 type freeSpace struct {
 	minFree uint64
-	// free is the last free space that was seen, in bytes, and freeAt when it was looked at, since
-	// processStart. sinceLook is how many bytes were written since.
+	// free is the free space last seen, in bytes, and freeAt the time of that check, since
+	// processStart. sinceLook counts the bytes written since.
 	free      atomic.Uint64
 	freeAt    atomic.Int64
 	sinceLook atomic.Int64
-	// low: the free space is below minFree. waiting: how many writes wait for room.
+	// low is set while the free space is below minFree. waiting counts the writes that wait for
+	// space.
 	low     atomic.Bool
 	waiting atomic.Int32
-	// reclaims: data was dropped while the free space was low, and compactions give back what it
-	// took.
+	// reclaims is set if data was removed while the free space was low, so that compactions free
+	// its space.
 	reclaims atomic.Bool
-	// told is when the log was told last that opening waits for room. Only the goroutine that opens
+	// told is when the log last said that opening waits for space. Only the goroutine that opens
 	// may touch it.
 	told time.Time
 }
 
-// backlog is what flushes and compactions have still to do.
+// backlog is the work that flushes and compactions still have to do.
 type backlog struct {
-	// behind: flushes and compactions do not keep up with what is written. awaited: how many wait
-	// for a flush.
+	// behind is set while flushes and compactions do not keep up with the writes. awaited counts
+	// the callers that wait for a flush.
 	behind  atomic.Bool
 	awaited atomic.Int32
-	// unflushed is what the next flushes will write.
+	// unflushed counts the bytes that the next flushes will write.
 	unflushed unflushed
-	// scratch is what compactions have written that are not over.
+	// scratch counts the bytes that unfinished compactions have written.
 	scratch scratch
 }
 
-// failing is whether and how the engine has failed.
+// failing holds whether and how the engine has failed.
 type failing struct {
-	// opening: Pebble opens the database. It flushes what it finds in the WAL, repeats that for
-	// ever if it fails, and hears of nothing meanwhile; and if something fails after that, it
-	// forgets what it has set going in the background. So a file or name that cannot be made is a
-	// failure then, and after a failure everything seems to succeed, though nothing reaches the
-	// disk: the database opens, and is closed at once.
+	// opening is set while Pebble opens the database. In that time Pebble flushes what it finds in
+	// the WAL, repeats that for ever if it fails, and cannot be told of errors; and if something
+	// else fails afterwards, it loses track of its background work. So while opening is set, a file
+	// or name that cannot be made marks the engine failed, and after a failure every operation
+	// seems to succeed, though nothing reaches the disk: the database opens, and is closed at once.
 	opening atomic.Bool
 	failure atomic.Pointer[error]
 	// failed is closed after failure was set.
 	failed chan struct{}
-	// refused counts files that the disk would not create, for another reason than room.
+	// refused counts files that could not be created, for other reasons than lack of space.
 	refused atomic.Int64
 }
 
-// ending is how waiting for room ends.
+// ending holds the channels that end a wait for space.
 type ending struct {
 	// leaving is Options.Leaving.
 	leaving <-chan struct{}
-	// closing is closed when Close begins: from then on nothing waits for room.
+	// closing is closed when Close begins: from then on nothing waits for space.
 	closing   chan struct{}
 	closeOnce sync.Once
 }
@@ -120,7 +121,7 @@ func newDiskHealth(o Options, k kind) *diskHealth {
 	}
 }
 
-// err is nil, or why the engine has failed.
+// err returns why the engine has failed, or nil.
 func (g *diskHealth) err() error {
 	if p := g.failure.Load(); p != nil {
 		return *p
@@ -146,14 +147,14 @@ func (g *diskHealth) fail(err error) {
 // full reports whether writes should be refused.
 func (g *diskHealth) full() bool { return g.low.Load() || g.waiting.Load() > 0 }
 
-// errNoRoomAtClose is the failure of an engine that had no room when its owner began to close it.
-// It is no failure of the disk.
+// errNoRoomAtClose is the failure of an engine that had no disk space when its owner began to close
+// it. It is no failure of the disk.
 var errNoRoomAtClose = errors.New("closed while the disk was full")
 
-// beginClose lets go of everything that waits.
+// beginClose ends every wait for space.
 func (g *diskHealth) beginClose() { g.closeOnce.Do(func() { close(g.closing) }) }
 
-// pause waits for d, or for the engine to close, and then returns false.
+// pause waits for d. It returns false if the engine closes before.
 func (g *diskHealth) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -165,9 +166,9 @@ func (g *diskHealth) pause(d time.Duration) bool {
 	}
 }
 
-// awaitRoom is called with an error of a write. It returns true when the write should be tried
-// again. Once the owner has begun to close, the first one without room is the end of the engine, so
-// that a goroutine that waits for what comes after it goes on too.
+// awaitRoom takes the error of a write, and returns true when the write should be tried again. Once
+// the owner has begun to close, the first write without space fails the engine, so that goroutines
+// that wait for later writes are released too.
 func (g *diskHealth) awaitRoom(err error) bool {
 	if !isNoSpace(err) {
 		return false
@@ -195,10 +196,10 @@ func (g *diskHealth) awaitRoom(err error) bool {
 	return false
 }
 
-// openingPeriod is how often the log is told that a database cannot be opened before there is room.
+// openingPeriod is how often the log says that a database cannot be opened for lack of space.
 const openingPeriod = 10 * time.Second
 
-// tellOpening says what a server waits for that does not come up because its disk is full.
+// tellOpening logs that the database cannot be opened because the disk is full.
 func (g *diskHealth) tellOpening() {
 	if !g.told.IsZero() && time.Since(g.told) < openingPeriod {
 		return
@@ -209,7 +210,7 @@ func (g *diskHealth) tellOpening() {
 		"free_bytes", g.free.Load(), "min_free_bytes", g.minFree)
 }
 
-// unlessOpening is nil while the engine is opened, else the error.
+// unlessOpening returns nil while the engine is being opened, else the error.
 func (g *diskHealth) unlessOpening(err error) error {
 	if g.opening.Load() {
 		return nil
@@ -217,13 +218,13 @@ func (g *diskHealth) unlessOpening(err error) error {
 	return err
 }
 
-// refuse is what a write of a failed engine gets.
+// refuse returns the error of a write to a failed engine.
 func (g *diskHealth) refuse(err error) error {
 	g.pause(retryDelay)
 	return err
 }
 
-// checkFreeSpace looks once; it returns false if the filesystem cannot tell.
+// checkFreeSpace checks the free space once; it returns false if the filesystem cannot tell.
 func (g *diskHealth) checkFreeSpace() bool {
 	usage, err := g.inner.GetDiskUsage(g.dir)
 	if err != nil {
@@ -246,17 +247,17 @@ func (g *diskHealth) checkFreeSpace() bool {
 	return true
 }
 
-// noteFree notes the free space that the filesystem has told.
+// noteFree stores the free space that the filesystem has reported.
 func (g *diskHealth) noteFree(bytes uint64) {
 	g.free.Store(bytes)
 	g.freeAt.Store(int64(time.Since(processStart)))
 }
 
-// processStart is from when the times of diskHealth count.
+// processStart is the origin of diskHealth's times.
 var processStart = time.Now()
 
-// reserve is the free space that is kept: what the options say, and what a flush of the memory will
-// write. The latter is as good as taken, whether or not another write comes.
+// reserve returns the free space that is kept: the configured minimum, and what a flush of the
+// memtables will write. The latter is as good as taken.
 func (g *diskHealth) reserve() uint64 {
 	if g.minFree == 0 {
 		return 0
@@ -264,11 +265,11 @@ func (g *diskHealth) reserve() uint64 {
 	return g.minFree + uint64(g.unflushed.bytes())
 }
 
-// looksFor is how many looks at the free space there are at least while the reserve's number of
-// bytes is written: a disk can write all of it between two looks of watchFreeSpace.
+// looksFor is the least number of checks while as many bytes as the reserve has are written, since
+// a disk can write all of them between two checks of watchFreeSpace.
 const looksFor = 16
 
-// wrote counts what is written, and looks at the free space now and then.
+// wrote counts written bytes, and checks the free space now and then.
 func (g *diskHealth) wrote(n int) {
 	if g.minFree == 0 || g.sinceLook.Add(int64(n)) < int64(g.minFree/looksFor) {
 		return
@@ -291,8 +292,7 @@ func (g *diskHealth) watchFreeSpace() {
 	}
 }
 
-// noRoom turns an error of something spare, or of a compaction, into one that says why, if it is
-// for want of room.
+// noRoom explains an error of a spare table or a compaction if its cause is lack of space.
 func noRoom(category vfs.DiskWriteCategory, err error) error {
 	if category != spareCategory && category != compactionCategory || !isNoSpace(err) {
 		return nil
@@ -306,7 +306,8 @@ func isNoSpace(err error) bool {
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// newWALSyncSeconds measures what every acknowledged write waits for.
+// newWALSyncSeconds makes the histogram of the time of WAL syncs, for which every acknowledged
+// write waits.
 func newWALSyncSeconds(k kind) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:        "tidemark_engine_wal_sync_seconds",

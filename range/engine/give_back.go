@@ -10,23 +10,23 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// giveBackLeast and giveBackMost bound about how many bytes of tables GiveBack has compacted at a
-// time: a part of the free space (giveBackPart). A compaction writes what stays of its tables
-// before it removes them, so that a small one needs little room.
+// giveBackLeast and giveBackMost bound how many bytes of tables GiveBack compacts at a time, which
+// is a part of the free space (giveBackPart). A compaction writes the remaining data of its tables
+// before it removes them, so a small one needs little space.
 const (
 	giveBackLeast = 1 << 20
 	giveBackMost  = 16 << 20
 	giveBackPart  = 4
 )
 
-// GiveBack has the disk take back what was deleted from a span, which otherwise stays in its tables
-// until more is written. It flushes the memtables that have keys of the span, and compacts the
-// tables, a part of the span at a time. When it returns nil, the tables of the span have little but
-// what was not deleted when it began.
+// GiveBack frees the disk space of what was deleted from a span, which otherwise stays in its
+// tables until more is written. It flushes the memtables that have keys of the span, and compacts
+// the tables, a part of the span at a time. When it returns nil, the tables of the span have little
+// but what was not deleted when it began.
 //
-// It works on a disk that is nearly full, with less room than other compactions need, and gives up
-// with ErrNoRoom when that is not enough; parts that were done have given their room back. It waits
-// for room for the flush, and for its turn, as long as ctx allows.
+// It works on a nearly full disk, with less space than other compactions need, and gives up with
+// ErrNoRoom when that is not enough; parts that were done have freed their space. It waits for
+// space for the flush, and for its turn, as long as ctx allows.
 func (s *State) GiveBack(ctx context.Context, span keys.Span) error {
 	return s.giveBack(ctx, span)
 }
@@ -54,7 +54,7 @@ func (s *store) giveBack(ctx context.Context, span keys.Span) error {
 		return err
 	}
 	for _, part := range parts {
-		s.g.reclaim() // there was room for a moment
+		s.g.reclaim() // there was space for a moment
 		if err := s.db.Compact(ctx, part.Start, part.End, false); err != nil {
 			return s.explain(fmt.Errorf("give back what was deleted in %s: %w", s.dir, err))
 		}
@@ -62,8 +62,8 @@ func (s *store) giveBack(ctx context.Context, span keys.Span) error {
 	return s.check()
 }
 
-// partsOf cuts a span where the tables of its lowest level end that have about as many bytes as are
-// compacted at a time.
+// partsOf divides a span at the ends of tables of its lowest level, so that each part has about as
+// many bytes as are compacted at a time.
 func (s *store) partsOf(span keys.Span) (parts []keys.Span, err error) {
 	levels, err := s.db.SSTables(pebble.WithKeyRangeFilter(span.Start, span.End))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// healthFS is the filesystem that Pebble sees. Reads pass; what changes the disk is watched by
-// diskHealth.
+// healthFS is the filesystem that Pebble uses. It passes reads on, and reports changes of the disk
+// to diskHealth.
 type healthFS struct {
 	vfs.FS
 	g *diskHealth
@@ -21,8 +21,9 @@ var _ vfs.FS = healthFS{}
 // Unwrap is for vfs.Root.
 func (s healthFS) Unwrap() vfs.FS { return s.FS }
 
-// change runs one operation on names, waiting for room if there is none. It marks the engine failed
-// only while that is opened: afterwards Pebble knows what to do when a name cannot be changed.
+// change runs an operation on file names, and waits for space if there is none. Its failure marks
+// the engine failed only while the engine is being opened; afterwards Pebble handles such an error
+// itself.
 func (s healthFS) change(op func() error) error {
 	for {
 		if err := s.g.err(); err != nil {
@@ -42,8 +43,8 @@ func (s healthFS) change(op func() error) error {
 	}
 }
 
-// create makes a file to write to. The WAL of a failed log is a file that swallows everything, and
-// so is every file of a database that failed while it was opened.
+// create makes a file to write to. For the WAL of a failed log, and for every file of a database
+// that failed while it was opened, it returns a file that discards all writes.
 func (s healthFS) create(name string, category vfs.DiskWriteCategory,
 	op func() (vfs.File, error)) (vfs.File, error) {
 	hide := s.g.hideWAL && category == walCategory
@@ -77,7 +78,7 @@ func (s healthFS) create(name string, category vfs.DiskWriteCategory,
 		case hide || s.g.opening.Load():
 			s.g.fail(fmt.Errorf("create %s: %w", name, err))
 		default:
-			// Pebble repeats a flush at once; keep it from doing nothing else.
+			// Pebble repeats a flush at once; slow it down.
 			s.g.refused.Add(1)
 			s.g.pause(retryDelay)
 			return nil, err
@@ -116,9 +117,9 @@ func (s healthFS) OpenDir(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Pebble syncs the directory when it rotates the WAL, and panics if it cannot after having made
-	// another manifest. To hide a failure there is safe for other files too: what makes them count
-	// is the manifest, and writes to that are not hidden.
+	// Pebble syncs the directory when it rotates the WAL, and panics if that fails after it has
+	// made another manifest. Hiding this failure is safe for other files too: they count only when
+	// the manifest names them, and failed writes of the manifest are not hidden.
 	return &healthFile{File: f, g: s.g, name: name, hide: true, isDir: true}, nil
 }
 
@@ -139,7 +140,7 @@ func (s healthFS) MkdirAll(dir string, perm os.FileMode) error {
 	return s.change(func() error { return s.FS.MkdirAll(dir, perm) })
 }
 
-// Remove frees space, so it does not wait for it.
+// Remove frees space, so it does not wait for space.
 func (s healthFS) Remove(name string) error {
 	if err := s.g.err(); err != nil {
 		return s.g.unlessOpening(err)
@@ -174,13 +175,13 @@ type healthFile struct {
 	category vfs.DiskWriteCategory
 	// hide: report success once the engine has failed.
 	hide bool
-	// isDir: never held up.
+	// isDir is set for directories, which never wait for space.
 	isDir bool
-	// piece is set for what is written with pauses.
+	// piece is set for files that are written with pauses.
 	piece *piece
 	// start is set for a WAL of the Log.
 	start *walStart
-	// space is set for what must leave some of the reserve.
+	// space is set for files that must leave a part of the reserve free.
 	space *compactionSpace
 	// scratch is set for the tables of compactions.
 	scratch *scratchFile
@@ -188,7 +189,7 @@ type healthFile struct {
 
 func (f *healthFile) hides() bool { return f.hide || f.g.opening.Load() }
 
-// failed marks the engine failed and returns what the caller of the operation sees.
+// failed marks the engine failed and returns the error for the caller.
 func (f *healthFile) failed(op string, err error) error {
 	f.g.fail(fmt.Errorf("%s %s: %w", op, f.name, err))
 	if f.hides() {
@@ -197,7 +198,7 @@ func (f *healthFile) failed(op string, err error) error {
 	return f.g.err()
 }
 
-// refused is what an operation gets after the engine has failed.
+// refused returns the result of an operation after the engine has failed.
 func (f *healthFile) refused(err error) error {
 	if f.hides() {
 		return nil
@@ -213,8 +214,8 @@ func (f *healthFile) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if f.start != nil {
-		// This comes first: in race builds vfs.MemFS changes what it was given. After an error
-		// nothing is named any more.
+		// This comes first, because vfs.MemFS changes its argument in race builds. If the write
+		// fails, the file is not named any more.
 		f.start.write(p)
 	}
 	n, err := f.write(p, f.File.Write)
@@ -233,7 +234,8 @@ func (f *healthFile) WriteAt(p []byte, offset int64) (int, error) {
 	})
 }
 
-// write goes on after the bytes that found room when the disk was full.
+// write writes p. After a write that found the disk full, it continues behind the bytes that were
+// written.
 func (f *healthFile) write(p []byte, op func([]byte) (int, error)) (int, error) {
 	done := 0
 	for {
@@ -266,7 +268,7 @@ func (f *healthFile) write(p []byte, op func([]byte) (int, error)) (int, error) 
 	}
 }
 
-// sync does not wait for room: after a failed fsync the pages may be gone, so a second one that
+// sync does not wait for space: after a failed fsync the pages may be gone, so a second fsync that
 // succeeds proves nothing.
 func (f *healthFile) sync(op func() error) error {
 	if err := f.g.err(); err != nil {
@@ -293,7 +295,7 @@ func (f *healthFile) SyncData() error {
 	return f.named(err)
 }
 
-// named has a WAL file named once it was synced, before anything in it is acknowledged.
+// named puts a WAL file on the list after its sync, before anything in the file is acknowledged.
 func (f *healthFile) named(err error) error {
 	if err != nil || f.start == nil || f.start.named || f.g.err() != nil {
 		return err
@@ -320,7 +322,7 @@ func (f *healthFile) Close() error {
 	return err
 }
 
-// discardFile takes the writes of a failed engine's WAL.
+// discardFile discards the writes of a failed engine's WAL.
 type discardFile struct {
 	// File is an empty file in memory, for Stat and Close.
 	vfs.File

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ingestion is what a State knows of the ingestion under way. The lock is held while Pebble
-// ingests: it takes one at a time anyway.
+// ingestion describes the ingestion under way. Its lock is held while Pebble ingests, which Pebble
+// does for one ingestion at a time anyway.
 type ingestion struct {
 	sync.Mutex
-	// heard: Pebble has said what became of the tables. queued: they stand in the queue of memtables,
-	// behind one that they overlap, and become durable when that is flushed. Pebble says it in the
-	// call, and so these belong to the owner of the lock.
+	// heard is set when Pebble has reported the ingestion. queued is set if the tables stand in the
+	// queue of memtables, behind one that they overlap, and become durable when that memtable is
+	// flushed. Pebble reports during the call, so the owner of the lock reads and writes both.
 	heard, queued bool
 }
 
@@ -29,18 +29,19 @@ func (i *ingestion) ingested(info pebble.TableIngestInfo) {
 	}
 }
 
-// ExciseAll removes the contents of spans, which do not overlap, and adds tables with the first of
-// them, each in a step of its own. It takes the files, also on an error. When it returns nil the
-// changes are visible and durable. It flushes the memtables a few times, however many spans there
-// are: so nothing must be written to the spans meanwhile.
+// ExciseAll deletes the contents of spans, which do not overlap, each in a step of its own, and
+// adds tables with the first of them. It takes the files, also on an error. When it returns nil the
+// changes are visible and durable. It flushes the memtables only a few times, however many spans
+// there are, so nothing may be written to the spans meanwhile.
 //
-// It is for spans that are read no more. Pebble takes away what was there a moment before it shows
-// what the tables have: an iterator that is made in between sees neither. What is to take the place
-// of something else is ingested with a deletion of that (TableWriter.DeleteRange).
+// It must be used only for spans that are not read any more: Pebble removes the old contents a
+// moment before it shows the tables, and an iterator made in between sees neither. To replace
+// contents that are read, ingest tables with a deletion (TableWriter.DeleteRange).
 func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span) error {
 	defer func() { s.tables.remove(paths) }()
 	if len(spans) > 1 {
-		// Each span with keys in a memtable would have that flushed, and another one begun.
+		// Otherwise each span with keys in a memtable would have that memtable flushed, and another
+		// one begun.
 		if err := s.Flush(); err != nil {
 			return err
 		}
@@ -61,11 +62,11 @@ func (s *State) ExciseAll(ctx context.Context, paths []string, spans []keys.Span
 }
 
 // Ingest adds tables, which NewTableWriter made and which must not overlap, in one step: a reader
-// sees what was there before, or what all of them have added and deleted. It takes the files, also
-// on an error. When it returns nil the change is visible and durable.
+// sees the state before, or all additions and deletions of the tables. It takes the files, also on
+// an error. When it returns nil the change is visible and durable.
 //
-// What was committed before to other spans may not be durable: memtables are flushed only if they
-// have keys that the change concerns. A caller that needs more flushes.
+// Earlier commits to other spans may not be durable: memtables are flushed only if they have keys
+// that the tables overlap. A caller that needs more calls Flush.
 func (s *State) Ingest(ctx context.Context, paths []string) error {
 	defer s.tables.remove(paths)
 	if err := s.check(); err != nil {
@@ -98,8 +99,8 @@ func (s *State) ingestTables(ctx context.Context, paths []string) error {
 	return errors.Join(err, before.Close())
 }
 
-// ingest excises a span, and says whether the change is durable. If it is not, it is when all
-// memtables are flushed.
+// ingest ingests tables and excises a span. durable is false if the change becomes durable only
+// when all memtables are flushed.
 func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (durable bool,
 	err error) {
 	defer s.tables.remove(paths)
@@ -114,6 +115,6 @@ func (s *State) ingest(ctx context.Context, paths []string, span keys.Span) (dur
 		return false, s.explain(fmt.Errorf("ingest %d tables into %s: %w", len(paths), s.dir, err))
 	}
 	s.g.reclaim()
-	// Of an excision alone, and of tables with nothing in them, Pebble says nothing.
+	// Pebble reports nothing about an excision without tables, or about empty tables.
 	return s.ingestion.heard && !s.ingestion.queued, s.g.err()
 }

@@ -15,10 +15,11 @@ import (
 type Log struct {
 	*store
 
-	// order is full while a batch takes its number and its place in the WAL, and while a flush begins
-	// another WAL: Pebble syncs the one before under a lock that commits need. It is not full while a
-	// batch is synced. Capacity 1. A channel and not a mutex, as the holder may wait for the disk:
-	// virtual time goes on while goroutines wait for a channel.
+	// order is full while a batch takes its number and its place in the WAL, and while a flush
+	// begins another WAL: Pebble then syncs the former WAL under a lock that commits need. It is
+	// not full while a batch is synced. Capacity 1. It is a channel and not a mutex because the
+	// holder may wait for the disk, and in tests virtual time advances only while goroutines wait
+	// for channels.
 	order chan struct{}
 	// sequence is the number of the last batch. Guarded by order.
 	sequence uint64
@@ -59,8 +60,8 @@ func (l *Log) NewBatch() *LogBatch {
 }
 
 // Commit makes the changes of the batch, all or none. With sync it returns when they are durable;
-// without, they become so with the next synced commit. Commits become durable in the order in which
-// they were made. On an error the outcome is unknown, and the log has failed.
+// without, they become durable with the next synced commit. Commits become durable in the order in
+// which they were made. On an error the outcome is unknown, and the log has failed.
 func (l *Log) Commit(b *LogBatch, sync bool) error {
 	if !sync {
 		err := l.enqueue(b, func() error { return l.db.Apply(b.Batch, pebble.NoSync) })
@@ -69,7 +70,7 @@ func (l *Log) Commit(b *LogBatch, sync bool) error {
 		}
 		return l.g.err()
 	}
-	// The place in the WAL is taken in order, and then commits that run at the same time share a
+	// Batches take their places in the WAL in order; commits that run at the same time then share a
 	// sync.
 	err := l.enqueue(b, func() error { return l.db.ApplyNoSyncWait(b.Batch, pebble.Sync) })
 	if err != nil {
@@ -78,7 +79,7 @@ func (l *Log) Commit(b *LogBatch, sync bool) error {
 	return l.awaitSync(b)
 }
 
-// Flush makes everything that was committed before durable in tables, and waits for that.
+// Flush writes all earlier commits to tables, and returns when the tables are durable.
 func (l *Log) Flush() error { return l.store.flushInTurn(l.order) }
 
 // AsyncFlush starts a Flush; Options.FlushEnd tells when it is done.
@@ -87,23 +88,23 @@ func (l *Log) AsyncFlush() error {
 	return err
 }
 
-// Reclaim is called after deletions of spans: what they deleted gives its room back if the disk has
-// little, without waiting for other writes. It starts a flush, and compactions may begin with less
-// room than otherwise.
+// Reclaim is called after spans were deleted. If the disk has little space, it frees the space of
+// the deleted data without waiting for other writes: it starts a flush, and lets compactions begin
+// with less space than otherwise.
 func (l *Log) Reclaim() error {
 	l.g.reclaim()
 	return l.AsyncFlush()
 }
 
-// GiveBack is State.GiveBack, for a span in which nothing is written any more.
+// GiveBack is State.GiveBack, for a span that is not written to any more.
 func (l *Log) GiveBack(ctx context.Context, span keys.Span) error {
-	if err := l.Flush(); err != nil { // in turn with the commits, which a flush by Pebble is not
+	if err := l.Flush(); err != nil { // in turn with the commits, unlike a flush that Pebble begins
 		return err
 	}
 	return l.giveBack(ctx, span)
 }
 
-// enqueue gives the batch its number and its place.
+// enqueue gives the batch its number and its place in the WAL.
 func (l *Log) enqueue(b *LogBatch, apply func() error) error {
 	if err := l.check(); err != nil {
 		return err
@@ -123,12 +124,12 @@ func (l *Log) enqueue(b *LogBatch, apply func() error) error {
 	return nil
 }
 
-// awaitSync waits until a batch that has its place is durable.
+// awaitSync waits until an enqueued batch is durable.
 func (l *Log) awaitSync(b *LogBatch) error {
 	if err := b.SyncWait(); err != nil {
 		return fmt.Errorf("sync the log in %s: %w", l.dir, err)
 	}
-	// INVARIANT: looked at after Pebble is done; see the package comment.
+	// INVARIANT: the failure is checked after Pebble is done; see the package comment.
 	if err := l.g.err(); err != nil {
 		return err
 	}
@@ -140,13 +141,13 @@ func (l *Log) awaitSync(b *LogBatch) error {
 	}
 }
 
-// Close ends the log. Nothing else may run or come after. It may be called again.
+// Close ends the log. No other call may run meanwhile or come later. It may be called again.
 func (l *Log) Close() error {
 	return l.close(func() {
 		if l.Full() {
 			return
 		}
-		// An empty batch: its mark vouches for all before it.
+		// An empty batch, whose mark says that all batches before it were synced.
 		b := l.NewBatch()
 		defer b.Close()
 		if err := l.Commit(b, true); err != nil {

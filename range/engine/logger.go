@@ -8,27 +8,27 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// pebbleLogger takes Pebble's messages.
+// pebbleLogger receives Pebble's messages.
 type pebbleLogger struct{ g *diskHealth }
 
 var _ pebble.Logger = pebbleLogger{}
 
-// Infof is Pebble's running commentary.
+// Infof takes Pebble's information messages.
 func (l pebbleLogger) Infof(format string, args ...any) {
 	if l.g.logger.Enabled(context.Background(), slog.LevelDebug) {
 		l.g.logger.Debug(fmt.Sprintf(format, args...))
 	}
 }
 
-// Errorf is for what Pebble goes on after.
+// Errorf takes errors after which Pebble goes on.
 func (l pebbleLogger) Errorf(format string, args ...any) {
-	// A failed engine has said all there is to say, and Pebble keeps trying.
+	// A failed engine has already been reported, and Pebble keeps trying.
 	if l.g.err() == nil {
 		l.g.logger.Error(fmt.Sprintf(format, args...))
 	}
 }
 
-// Fatalf is for what Pebble cannot go on after. It expects not to come back. Ours does come back,
+// Fatalf takes errors after which Pebble cannot go on, and expects not to return. Here it returns,
 // but the engine has failed by then: nothing more reaches the disk and no call succeeds.
 func (l pebbleLogger) Fatalf(format string, args ...any) {
 	l.g.fail(fmt.Errorf(format, args...))

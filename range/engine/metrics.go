@@ -26,7 +26,7 @@ type metricDesc struct {
 	value func(sample) float64
 }
 
-// sample is what one collection looks at.
+// sample is the data of one collection.
 type sample struct {
 	*pebble.Metrics
 	s *store
@@ -130,7 +130,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.s.g.walSyncSeconds.Collect(ch)
 }
 
-// close takes the metrics away; a collection under way ends first.
+// close unregisters the metrics, after a collection under way has ended.
 func (c *collector) close() {
 	c.registerer.Unregister(c)
 	c.mu.Lock()

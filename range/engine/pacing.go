@@ -8,41 +8,41 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission"
 )
 
-// Flushes and compactions are in no hurry, as a rule, and each could keep a processor busy for a
-// second: on a machine with few of them that is a second in which requests wait. So they write
-// their tables in pieces, and pause after each (admission.Flush), unless a caller waits for a
-// flush, or they fall behind what is written.
+// Flushes and compactions are usually not urgent, and each could keep a processor busy for a
+// second. On a machine with few processors, requests would wait for that second. So tables are
+// written in pieces, with a pause after each (admission.Flush), unless a caller waits for a flush,
+// or flushes and compactions do not keep up with the writes.
 
-// Categories of the files that they write, as Pebble names them.
+// The categories of tables, as Pebble names them.
 const (
 	flushCategory      vfs.DiskWriteCategory = "pebble-memtable-flush"
 	compactionCategory vfs.DiskWriteCategory = "pebble-compaction"
 )
 
 const (
-	// pieceBytes is how much is written between two pauses.
+	// pieceBytes is how many bytes are written between two pauses.
 	pieceBytes = 8 << 10
-	// From so many full memtables on, besides the one that takes writes, or so many times the
-	// sublevels of L0 from which on is compacted, there are no pauses.
+	// There are no pauses when this many full memtables wait besides the one that takes writes, or
+	// when L0 has this many times the sublevels at which it is compacted.
 	hurryMemTables = 2
 	hurrySublevels = 2
 )
 
-// flushes paces all of them: each pauses by itself.
+// flushes paces the writers of tables: each pauses by itself.
 var flushes = admission.NewPacer(admission.Flush, nil)
 
-// piece is what has been written of a table since the last pause. It is for one goroutine.
+// piece counts what was written of a table since the last pause. It is for one goroutine.
 type piece struct {
 	bytes int
 	began time.Time
 }
 
-// paced says that files of a category are written with pauses.
+// paced reports whether files of a category are written with pauses.
 func paced(category vfs.DiskWriteCategory) bool {
 	return category == flushCategory || category == compactionCategory
 }
 
-// wrote counts what was written, and pauses when a piece is full.
+// wrote counts written bytes, and pauses when a piece is full.
 func (p *piece) wrote(g *diskHealth, n int) {
 	if p.began.IsZero() {
 		p.began = time.Now()

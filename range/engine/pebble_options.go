@@ -13,16 +13,16 @@ const (
 	logMaxOpenFiles   = 500
 	stateMaxOpenFiles = 1000
 
-	// pebbleFormat is the format of Pebble's files of release v0.1. Pebble raises the format of a
-	// database for good when the database is opened with a higher one, so a newer format needs a gate
-	// (package rpc/release), and pebble.FormatNewest would take the way back with an update of
-	// Pebble.
+	// pebbleFormat is the format of Pebble's files in release v0.1. Opening a database with a
+	// higher format raises its format for good, so a newer format needs a gate (package
+	// rpc/release); with pebble.FormatNewest an update of Pebble would make a downgrade impossible.
 	pebbleFormat = pebble.FormatValueSeparation
 
-	// pebbleStopWrites is where Pebble itself would hold writes up: never, as stall does it before.
+	// pebbleStopWrites is the threshold at which Pebble itself would stop writes. It is never
+	// reached, because stall stops them earlier.
 	pebbleStopWrites = 1 << 20
 
-	// compactionThreshold is about from how many sublevels of L0 on Pebble compacts.
+	// compactionThreshold is the number of sublevels of L0 from which on Pebble compacts.
 	compactionThreshold    = 4
 	logCompactionThreshold = 12
 
@@ -31,18 +31,18 @@ const (
 	bloomBitsPerKey     = 10
 )
 
-// logOptions: every byte is written twice (WAL, then flush) unless it is truncated before its
-// memtable is flushed, which is the common case. Memtables are small all the same: a WAL file that
-// is overwritten costs half as much to sync as one that grows, and files come back for reuse when
-// their memtable was flushed.
+// logOptions are Pebble's options for a Log. Every byte is written twice (WAL, then flush) unless
+// it is truncated before its memtable is flushed, which is the common case. Memtables are small all
+// the same: a sync of a WAL file that is overwritten costs half as much as one of a file that
+// grows, and a WAL file can be reused once its memtable was flushed.
 func logOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.Comparer = pebble.DefaultComparer
 	p.MaxOpenFiles = logMaxOpenFiles
-	// Nearly all entries are truncated before long, and then a compaction just drops them. Until
-	// then they are read rarely: files may gather.
+	// Nearly all entries are truncated soon, and then a compaction just drops them. Until then they
+	// are read rarely, so tables may accumulate.
 	p.L0CompactionThreshold = logCompactionThreshold
-	// Entries are read back rarely, and then soon: not worth compressing.
+	// Entries are read back rarely, and then soon, so compression does not pay.
 	p.ApplyCompressionSettings(
 		func() pebble.DBCompressionSettings { return pebble.DBCompressionNone },
 	)
@@ -50,8 +50,9 @@ func logOptions(o Options) *pebble.Options {
 	return p
 }
 
-// stateOptions: keys are MVCC keys in Cockroach's encoding, so that columnar blocks know user key
-// and timestamp apart, and bloom filters work on the user key.
+// stateOptions are Pebble's options for a State. Keys are MVCC keys in Cockroach's encoding, so
+// that columnar blocks store user key and timestamp separately, and bloom filters work on the user
+// key.
 func stateOptions(o Options) *pebble.Options {
 	p := commonOptions(o)
 	p.DisableWAL = true
@@ -86,7 +87,7 @@ func commonOptions(o Options) *pebble.Options {
 			return 1, max(2, runtime.GOMAXPROCS(0)/2)
 		},
 	}
-	// Idle file cache shards cost a goroutine each, and one process may hold many engines.
+	// Each shard of an idle file cache costs a goroutine, and one process may hold many engines.
 	p.Experimental.FileCacheShards = min(8, runtime.GOMAXPROCS(0))
 	return p
 }

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// scratch counts what compactions that are not over have written. They give it up when there is no
-// room for it (compactionSpace), and so it is not taken for good: what has a better use for the
-// room may count on it.
+// scratch counts the bytes that unfinished compactions have written. Compactions give up and free
+// them when space is short (compactionSpace), so these bytes are not taken for good: work that
+// needs the space more may count on it.
 type scratch struct {
 	total atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		// files are the tables that compactions write, by the names of their files.
+		// files holds the tables that compactions write, by file name.
 		files map[string]*scratchFile
 	}
 }
@@ -22,11 +22,11 @@ type scratch struct {
 type scratchFile struct {
 	scratch *scratch
 	bytes   atomic.Int64
-	// over: the table counts no more.
+	// over is set when the table does not count any more.
 	over atomic.Bool
 }
 
-// begin is told of a new table of a compaction.
+// begin notes a new table of a compaction.
 func (s *scratch) begin(name string) *scratchFile {
 	f := &scratchFile{scratch: s}
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *scratch) begin(name string) *scratchFile {
 	return f
 }
 
-// wrote is told of each write to the table. A nil file counts nothing.
+// wrote counts a write to the table. A nil file counts nothing.
 func (f *scratchFile) wrote(n int) {
 	if f == nil || f.over.Load() {
 		return
@@ -47,7 +47,7 @@ func (f *scratchFile) wrote(n int) {
 	f.scratch.total.Add(int64(n))
 }
 
-// end is told that a table has become a part of the database, or was removed. Nothing is written to
+// end notes that a table has become a part of the database, or was removed. Nothing is written to
 // it any more.
 func (s *scratch) end(name string) {
 	s.mu.Lock()
@@ -63,7 +63,7 @@ func (s *scratch) endLocked(name string) {
 	}
 }
 
-// idle is told that no compaction runs.
+// idle notes that no compaction runs.
 func (s *scratch) idle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // Snapshot is the state at one moment. It keeps memtables and files from being freed, so do not
 // keep it for long. It is safe for concurrent use, except for Close.
 //
-// It is an iterator that is cloned for every read. Pebble's own snapshots are not an alternative:
-// an excise reaches into them.
+// It is an iterator that is cloned for every read. Pebble's own snapshots are no alternative,
+// because an excise changes what they show.
 type Snapshot struct {
 	s    *State
 	root *pebble.Iterator

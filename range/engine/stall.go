@@ -7,34 +7,34 @@ import (
 )
 
 const (
-	// maxMemTables is how many memtables' worth of memory may wait to be flushed, the one that
-	// takes writes included.
+	// maxMemTables bounds the memory of memtables that wait to be flushed, in memtables, including
+	// the one that takes writes.
 	maxMemTables = 4
-	// Writes stop when a read has to look into this many sublevels of L0: better late than with
-	// unbounded reads.
+	// Writes stop when L0 has this many sublevels, all of which a read must search: late writes are
+	// better than unbounded reads.
 	maxL0SublevelsLog   = 64
 	maxL0SublevelsState = 32
 	// stallCheckPeriod is how often a stalled write looks again if nothing tells it to.
 	stallCheckPeriod = time.Second
 )
 
-// stall holds writes up while flushes and compactions cannot keep up. Pebble could do it, but it
-// would hold them up inside its commit, with locks held, and never let them go if the disk fails at
-// that moment. Here they wait at the door.
+// stall delays writes while flushes and compactions cannot keep up. Pebble would delay them inside
+// its commit, with locks held, and never release them if the disk fails at that moment. Here they
+// wait before they enter Pebble.
 //
-// What there is to look at costs Pebble's lock, so it is looked at once in a quarter of a memtable:
-// memory is bounded by maxMemTables memtables and that much again.
+// The check takes Pebble's lock, so it is made once per quarter of a memtable: memory is bounded by
+// maxMemTables memtables and that quarter.
 type stall struct {
-	// every is the number of bytes between two looks; since is how many came after the last one.
+	// every is the number of bytes between two checks; since counts the bytes since the last one.
 	every int64
 	since atomic.Int64
 
 	memTableBytes, maxMemTableBytes uint64
 	maxL0Sublevels, hurrySublevels  int32
 
-	// gate is held by the goroutine that looks, or waits. Capacity 1; the others wait for it.
+	// gate is held by the goroutine that checks, or waits. Capacity 1; the others wait for gate.
 	gate chan struct{}
-	// progress says that a flush or a compaction has ended. Capacity 1.
+	// progress has a token when a flush or a compaction has ended. Capacity 1.
 	progress chan struct{}
 }
 
@@ -71,7 +71,7 @@ func (s *store) admit(size int) error {
 	}
 	defer func() { <-a.gate }()
 	if a.since.Load() < a.every {
-		return nil // Another one has looked meanwhile.
+		return nil // another goroutine has checked meanwhile
 	}
 	for stalled := false; ; stalled = true {
 		reason := s.overload()
@@ -106,10 +106,10 @@ func (s *store) awaitProgress() error {
 	return nil
 }
 
-// overload is why writes have to wait, or empty.
+// overload returns why writes have to wait, or "".
 func (s *store) overload() string {
 	m := s.db.Metrics()
-	// The one that takes writes counts as if it were full.
+	// The memtable that takes writes counts as full.
 	s.g.behind.Store(
 		m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2 ||
 			m.Levels[0].Sublevels >= s.stall.hurrySublevels,

@@ -11,11 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Reader is what one can read from: a State, a Snapshot, or an indexed StateBatch. Keys are state
+// Reader is a source to read from: a State, a Snapshot, or an indexed StateBatch. Keys are state
 // keys (package keys).
 type Reader interface {
-	// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound says
-	// that there is none.
+	// Get reads one key. The value is valid until the closer is closed. If the key does not exist,
+	// the error is pebble.ErrNotFound.
 	Get(key []byte) ([]byte, io.Closer, error)
 	// NewIter returns an iterator. Close it.
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
@@ -79,8 +79,7 @@ func (s *State) Commit(b *StateBatch) error {
 	return s.g.err()
 }
 
-// newDurableIter returns an iterator over what would be left after a crash now. Nothing in it can
-// be lost any more.
+// newDurableIter returns an iterator over what would be left after a crash at this moment.
 func (s *State) newDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	var durable pebble.IterOptions
 	if o != nil {
@@ -91,8 +90,8 @@ func (s *State) newDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) 
 	if err != nil {
 		return nil, err
 	}
-	// INVARIANT: looked at after the iterator was made: what it sees was durable before any
-	// failure.
+	// INVARIANT: the failure is checked after the iterator was made: what the iterator sees was
+	// durable before any failure.
 	if err := s.g.err(); err != nil {
 		_ = i.Close()
 		return nil, err
@@ -100,7 +99,7 @@ func (s *State) newDurableIter(o *pebble.IterOptions) (*pebble.Iterator, error) 
 	return i, nil
 }
 
-// DurableGet reads one key as it would be after a crash now. It copies the value.
+// DurableGet reads one key as it would be after a crash at this moment. It copies the value.
 func (s *State) DurableGet(key []byte) (value []byte, found bool, err error) {
 	i, err := s.newDurableIter(nil)
 	if err != nil {
@@ -127,11 +126,11 @@ func getByIter(i *pebble.Iterator, key []byte) (value []byte, found bool, err er
 }
 
 // Close flushes what can be flushed, so that the next start has little to replay, and ends the
-// state. Nothing else may run or come after. It may be called again.
+// state. No other call may run meanwhile or come later. It may be called again.
 func (s *State) Close() error { return s.close(s.flushToClose) }
 
-// flushToClose flushes, unless the disk is full or broken: then the flush would wait for room, or
-// be tried again for ever, and a crash is as good.
+// flushToClose flushes, unless the disk is full or broken: then the flush would wait for space, or
+// be tried again for ever, and closing without it is as safe as a crash.
 func (s *State) flushToClose() {
 	s.g.awaited.Add(1)
 	defer s.g.awaited.Add(-1)
@@ -152,8 +151,8 @@ func (s *State) flushToClose() {
 	}
 }
 
-// DiskUsage is about how many bytes the tables on disk have of a span of state keys. What is in
-// memory yet is not counted.
+// DiskUsage estimates how many bytes the tables on disk have of a span of state keys. Memtables are
+// not counted.
 func (s *State) DiskUsage(span keys.Span) (uint64, error) {
 	if err := s.check(); err != nil {
 		return 0, err

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// store is what Log and State share: how one opens, fails and closes.
+// store is the common part of Log and State: opening, failing and closing.
 type store struct {
 	kind   kind
 	dir    string
@@ -26,7 +26,7 @@ type store struct {
 	pebbleOptions *pebble.Options
 	lock          *pebble.Lock
 	metrics       *collector
-	// corruptions counts the damaged files that reads met.
+	// corruptions counts the damaged files that reads found.
 	corruptions atomic.Int64
 	// stalls counts how often writes had to wait for flushes or compactions.
 	stalls atomic.Int64
@@ -37,9 +37,9 @@ type store struct {
 	running
 }
 
-// running is what a store has started, and how it ends.
+// running holds what a store has started and must stop.
 type running struct {
-	// flushed wakes the event goroutine after a flush. Capacity 1: flushes that it has not seen yet
+	// flushed wakes the event goroutine after a flush. Capacity 1: several flushes before it wakes
 	// are one event.
 	flushed chan struct{}
 	// stop ends the event goroutine.
@@ -47,11 +47,11 @@ type running struct {
 	goroutines sync.WaitGroup
 	closed     sync.Once
 	closeErr   error
-	// ended: Close has gone so far that calls are refused. Pebble would panic.
+	// ended is set when Close has begun: calls are then refused, because Pebble would panic.
 	ended atomic.Bool
 }
 
-// openStore opens or creates the directory. On an error nothing stays behind, locks included.
+// openStore opens or creates the directory. On an error it leaves nothing behind, locks included.
 func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ *store, err error) {
 	if err := o.ensureDefaults(k); err != nil {
 		return nil, err
@@ -92,7 +92,8 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	s.compactions = newCompactions(s.g)
 	p.Experimental.CompactionScheduler = s.compactions
 	p.EventListener = s.listener()
-	// EnsureDefaults here, so that tables for ingestion are written by the same options.
+	// EnsureDefaults is called here, so that tables for ingestion are written with the same
+	// options.
 	p.EnsureDefaults()
 	s.pebbleOptions = p
 	s.g.checkFreeSpace()
@@ -127,9 +128,9 @@ func openStore(o Options, k kind, makeOptions func(Options) *pebble.Options) (_ 
 	return s, nil
 }
 
-// openError explains what Pebble says.
+// openError explains an error of Pebble's Open.
 func openError(dir string, k kind, err error) error {
-	// Pebble has no name for a table that is shorter than the manifest says, or is not there.
+	// Pebble has no error value for a table that is shorter than the manifest says, or missing.
 	if !IsCorruption(err) && (strings.Contains(err.Error(), "object size mismatch") ||
 		isNotExist(err)) {
 		err = fmt.Errorf("%w: %w", errDamaged, err)
@@ -140,25 +141,27 @@ func openError(dir string, k kind, err error) error {
 	return fmt.Errorf("open the %s database in %s: %w", k, dir, err)
 }
 
-// isLocked tells a lock that is held from a lock that cannot be taken for other reasons.
+// isLocked reports whether an error says that the lock is held, not that it cannot be taken for
+// other reasons.
 func isLocked(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) ||
 		err.Error() == "lock held by current process"
 }
 
-// listener hears Pebble's events. It is called with Pebble's locks held and must not block.
+// listener handles Pebble's events. Pebble calls it with locks held, so it must not block.
 func (s *store) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
-			// What failed for want of room is tried again, and so is a compaction whose files have gone:
-			// a partition was removed, or a snapshot installed.
+			// A compaction that failed for lack of space is tried again. So is one whose files are
+			// gone because a partition was removed, or a snapshot installed.
 			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) &&
 				!errors.Is(err, pebble.ErrCancelledCompaction) {
 				s.logger.Error("background error", "error", err)
 			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			// The read that met it gets the error. Without a listener Pebble would end the process.
+			// The read that found the damage gets the error. Without a listener Pebble would end
+			// the process.
 			s.corruptions.Add(1)
 			s.logger.Error("corrupt file", "path", info.Path, "error", info.Details)
 		},
@@ -186,7 +189,7 @@ func (s *store) listener() *pebble.EventListener {
 	}
 }
 
-// events passes on what happens, until the engine closes.
+// events calls the owner's callbacks until the engine closes.
 func (s *store) events(o Options) {
 	failed := s.g.failed
 	for {
@@ -206,7 +209,7 @@ func (s *store) events(o Options) {
 	}
 }
 
-// check is nil if the engine can be used.
+// check returns nil if the engine can be used.
 func (s *store) check() error {
 	if err := s.g.err(); err != nil {
 		return err
@@ -217,7 +220,7 @@ func (s *store) check() error {
 	return nil
 }
 
-// explain puts the engine's failure, if there is one, in the place of its consequences.
+// explain returns the engine's failure, if there is one, in place of an error that it caused.
 func (s *store) explain(err error) error {
 	if failure := s.g.err(); failure != nil {
 		return failure
@@ -225,11 +228,11 @@ func (s *store) explain(err error) error {
 	return err
 }
 
-// Full reports whether the disk is full, or nearly so (Options.MinFreeBytes): what takes new writes
-// should refuse them.
+// Full reports whether the disk is full, or nearly so (Options.MinFreeBytes). Code that takes new
+// writes should then refuse them.
 func (s *store) Full() bool { return s.g.full() }
 
-// Waits reports whether a write waits because the disk has no byte left for it.
+// Waits reports whether a write waits because the disk has no space left.
 func (s *store) Waits() bool { return s.g.waiting.Load() > 0 }
 
 // MinFreeBytes is Options.MinFreeBytes.
@@ -238,26 +241,27 @@ func (s *store) MinFreeBytes() uint64 { return s.g.minFree }
 // Err is nil, or ErrFailed with its reason.
 func (s *store) Err() error { return s.g.err() }
 
-// Dir is where the engine lives.
+// Dir returns the engine's directory.
 func (s *store) Dir() string { return s.dir }
 
-// FreeBytes is the free space of the disk as last seen; 0 if the filesystem cannot tell.
+// FreeBytes returns the free space of the disk as last seen; 0 if the filesystem cannot tell.
 func (s *store) FreeBytes() uint64 { return s.g.free.Load() }
 
-// FreeAt is when FreeBytes was seen, for comparison with that of another store of the process.
+// FreeAt returns when FreeBytes was seen, to be compared with that of another store of the process.
 func (s *store) FreeAt() time.Duration { return time.Duration(s.g.freeAt.Load()) }
 
-// UnflushedBytes is about how much is committed and in no table yet: flushes will write as much.
+// UnflushedBytes estimates how many committed bytes are in no table yet: flushes will write as
+// much.
 func (s *store) UnflushedBytes() int64 { return s.g.unflushed.bytes() }
 
-// UsedBytes is what the engine's files take on disk.
+// UsedBytes returns how many bytes the engine's files take on disk.
 func (s *store) UsedBytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
-// Metrics is Pebble's own view of itself.
+// Metrics returns Pebble's own metrics.
 func (s *store) Metrics() *pebble.Metrics { return s.db.Metrics() }
 
-// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound comes as it
-// is.
+// Get reads one key. The value is valid until the closer is closed. pebble.ErrNotFound is returned
+// unwrapped.
 func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
 	if err := s.check(); err != nil {
 		return nil, nil, err
@@ -265,7 +269,7 @@ func (s *store) Get(key []byte) ([]byte, io.Closer, error) {
 	return s.db.Get(key)
 }
 
-// NewIter returns an iterator over what is there now. Later commits do not show. Close it.
+// NewIter returns an iterator over the present contents, without later commits. Close it.
 func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -273,10 +277,10 @@ func (s *store) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
 	return s.db.NewIter(o)
 }
 
-// Flush makes everything that was committed before durable in tables, and waits for that.
+// Flush writes all earlier commits to tables, and returns when the tables are durable.
 func (s *store) Flush() error { return s.flushInTurn(nil) }
 
-// flushInTurn is Flush; turn, if not nil, has room for one while it begins.
+// flushInTurn is Flush; turn, if not nil, is held while the flush begins.
 func (s *store) flushInTurn(turn chan struct{}) error {
 	s.g.awaited.Add(1)
 	defer s.g.awaited.Add(-1)
@@ -286,7 +290,7 @@ func (s *store) flushInTurn(turn chan struct{}) error {
 	}
 	select {
 	case <-done:
-	case <-s.g.failed: // It would be tried again for ever.
+	case <-s.g.failed: // it would be tried again for ever
 	}
 	return s.g.err()
 }
@@ -297,7 +301,7 @@ func (s *store) AsyncFlush() error {
 	return err
 }
 
-// startFlush starts a flush; turn, if not nil, has room for one meanwhile.
+// startFlush starts a flush; turn, if not nil, is held meanwhile.
 func (s *store) startFlush(turn chan struct{}) (done <-chan struct{}, err error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -327,7 +331,7 @@ func (s *store) close(beforeClose func()) error {
 	return s.closeErr
 }
 
-// release gives back what openStore took.
+// release releases what openStore has taken.
 func (s *store) release() error {
 	s.g.beginClose()
 	if s.metrics != nil {
@@ -346,7 +350,7 @@ func (s *store) release() error {
 		}
 	}
 	s.g.names.close()
-	// What goes wrong after a failure is its consequence.
+	// Errors after a failure are consequences of it.
 	if err != nil && s.g.err() == nil {
 		return fmt.Errorf("close %s engine in %s: %w", s.kind, s.dir, err)
 	}
@@ -358,7 +362,7 @@ func IsCorruption(err error) bool {
 	return err != nil && (errors.Is(err, errDamaged) || pebble.IsCorruptionError(err))
 }
 
-// compacted is told how a compaction has ended. The tables of one that failed are removed later.
+// compacted notes how a compaction ended. The tables of a failed one are removed later.
 func (s *store) compacted(info pebble.CompactionInfo) {
 	if info.Err != nil {
 		return
@@ -368,6 +372,6 @@ func (s *store) compacted(info pebble.CompactionInfo) {
 	}
 }
 
-// ScratchBytes is about how much of the disk compactions have taken that are not over. It is free
-// again when they end, or when there is no room for them.
+// ScratchBytes estimates how many bytes of the disk unfinished compactions have taken. They are
+// free again when the compactions end, or when space is short.
 func (s *store) ScratchBytes() int64 { return s.g.scratch.total.Load() }

@@ -10,17 +10,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ingestDirName is where tables stand until they are ingested. Nothing in it survives a restart.
+// ingestDirName is the directory of tables until they are ingested. Its contents are deleted at
+// each start.
 const ingestDirName = "ingest"
 
-// ingestDir hands out the files.
+// ingestDir allocates the files.
 type ingestDir struct {
 	fs   vfs.FS
 	dir  string
 	last atomic.Uint64
 }
 
-// clean removes what an earlier process left, and makes the directory.
+// clean removes what a former process left, and makes the directory.
 func (d *ingestDir) clean() error {
 	if err := d.fs.MkdirAll(d.dir, 0o755); err != nil {
 		return err
@@ -37,8 +38,8 @@ func (d *ingestDir) clean() error {
 	return nil
 }
 
-// remove removes files as far as they are still there. What cannot be removed goes at the next
-// start.
+// remove removes those of the files that still exist. A file that cannot be removed goes at the
+// next start.
 func (d *ingestDir) remove(paths []string) {
 	for _, path := range paths {
 		_ = d.fs.Remove(path)
@@ -51,19 +52,18 @@ type TableWriter struct {
 	s    *State
 	path string
 	w    *sstable.Writer
-	// ended: Finish or Abort has run.
+	// ended is set when Finish or Abort has run.
 	ended bool
 }
 
-// NewTableWriter starts a table. Where the disk is full, it waits for room, as everything else
-// does.
+// NewTableWriter starts a table. If the disk is full, it waits for space, as all writes do.
 func (s *State) NewTableWriter() (*TableWriter, error) {
 	return s.newTableWriter(vfs.WriteCategoryUnspecified)
 }
 
-// NewSpareTableWriter starts a table that is written only if there is room: where the disk is full,
-// its methods return ErrNoRoom. A table that waited for room would keep what it has already, and
-// others may have to wait for just that.
+// NewSpareTableWriter starts a table that is written only if there is space: if the disk is full,
+// its methods return ErrNoRoom. A table that waited for space would keep what it has taken, and
+// others may wait for just that.
 func (s *State) NewSpareTableWriter() (*TableWriter, error) {
 	return s.newTableWriter(spareCategory)
 }
@@ -91,9 +91,9 @@ func (t *TableWriter) Set(key, value []byte) error {
 	return nil
 }
 
-// DeleteRange makes the ingest delete the state keys in [start, end) that were there before. Keys
-// of this table are not deleted by it, before or after. Ranges must come in ascending order and
-// must not overlap; their order relative to keys does not matter.
+// DeleteRange makes the ingest delete the state keys in [start, end) that existed before. It does
+// not delete keys of this table, set before or after the call. Ranges must come in ascending order
+// and must not overlap; their order relative to keys does not matter.
 func (t *TableWriter) DeleteRange(start, end []byte) error {
 	if err := t.w.DeleteRange(start, end); err != nil {
 		return fmt.Errorf("write table %s: %w", t.path, err)
@@ -101,7 +101,7 @@ func (t *TableWriter) DeleteRange(start, end []byte) error {
 	return nil
 }
 
-// Size is about how large the table is so far, in bytes.
+// Size estimates how large the table is so far, in bytes.
 func (t *TableWriter) Size() uint64 { return t.w.Raw().EstimatedSize() }
 
 // Finish makes the table durable and returns its path, for Ingest, or for DiscardTables. On an
@@ -124,10 +124,10 @@ func (t *TableWriter) Abort() {
 		return
 	}
 	t.ended = true
-	// Close is the only way to end a writer; whether the result is any good does not matter.
+	// Close is the only way to end a writer; its error does not matter here.
 	_ = t.w.Close()
 	t.s.tables.remove([]string{t.path})
 }
 
-// DiscardTables removes tables that were finished and are not wanted any more.
+// DiscardTables removes finished tables that are not needed any more.
 func (s *State) DiscardTables(paths []string) { s.tables.remove(paths) }

@@ -2,33 +2,34 @@ package engine
 
 import "sync/atomic"
 
-// unflushed counts what was committed and is in no table yet: a flush will write about as much.
+// unflushed estimates the committed bytes that are in no table yet. A flush will write about as
+// many.
 //
-// Pebble says how much a flush takes by the memory of its memtables, which is at least what was
-// committed to them, and says nothing of what the next memtable has already. So what a flush has
-// taken is that much, but no more than was committed when it began, and no less than what was
-// committed when the one before began: that was in the memtables of one of the two.
+// Pebble reports the size of a flush as the memory of its memtables, which is at least what was
+// committed to them, and does not report what the next memtable already holds. So a flush counts
+// with that memory, but with no more than was committed when it began, and no less than was
+// committed when the flush before it began: those bytes were in the memtables of one of the two.
 type unflushed struct {
 	committed atomic.Int64
-	// flushed is how much of committed is in tables.
+	// flushed is how many of the committed bytes are in tables.
 	flushed atomic.Int64
 
-	// Of the flush under way, or the last one; Pebble runs one at a time. begun is how much was
-	// committed when it began, takes what will be flushed at its end, and before is begun of the
-	// last one that succeeded.
+	// These describe the flush under way, or the last one; Pebble runs one at a time. begun is how
+	// many bytes were committed when it began, takes how many will be flushed at its end, and
+	// before is the begun of the last successful flush.
 	begun, takes, before atomic.Int64
 }
 
 func (u *unflushed) commit(bytes int) { u.committed.Add(int64(bytes)) }
 
-// begin is told of a flush of memtables that take so much memory.
+// begin notes the start of a flush of memtables that take this much memory.
 func (u *unflushed) begin(memory uint64) {
 	committed := u.committed.Load()
 	u.begun.Store(committed)
 	u.takes.Store(max(u.before.Load(), min(committed, u.flushed.Load()+int64(memory))))
 }
 
-// end is told that the flush has succeeded.
+// end notes that the flush has succeeded.
 func (u *unflushed) end() {
 	u.before.Store(u.begun.Load())
 	u.flushed.Store(u.takes.Load())

@@ -14,28 +14,27 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Pebble takes a damaged record in the newest WAL, and in the manifest, for the end of the file: it
-// cannot tell it from a write that a crash cut short, and goes on without all that follows. For the
-// Log that would mean to forget acknowledged entries, silently. So both files are looked through
-// before Pebble opens them, for something valid after the place where Pebble would stop, that
-// proves that everything before had been synced:
+// Pebble takes a damaged record in the newest WAL, or in the manifest, for the end of the file: it
+// cannot tell it from a write that a crash cut short, and ignores everything behind it. For the Log
+// that would silently lose acknowledged entries. So before Pebble opens the files, verify searches
+// both, behind the place where Pebble would stop, for something valid that proves that everything
+// before had been synced:
 //
 //   - in a manifest, any record: each is synced before the next is written;
-//   - in a WAL, a batch whose mark (see walMark) says that a batch which cannot be read was synced.
+//   - in a WAL, a batch whose mark (see walMark) says that an unreadable batch was synced.
 //
-// What is left of a log that was not closed is damage to the last record, to a batch after which no
-// other was committed, and the end of the file that is cut off, with all that could prove it. Of a
-// log that was closed nothing is left: Log.Close commits a mark, and writes beside the file how far
-// it reaches (walSeal).
+// In a log that was not closed, three kinds of damage remain undetected: to the last record, to a
+// batch after which no other was committed, and a truncated file, which has lost all that could
+// prove it. In a log that was closed none remains: Log.Close commits a mark, and writes into the
+// list of WAL files how far the newest one reaches (walSeal).
 //
-// A WAL file that is not there at all, or has nothing in it, walNames tells from one that never
-// was.
+// walNames detects a WAL file that is missing or empty.
 
-// verify looks through the files of a database that is not open.
+// verify checks the files of a database that is not open.
 func verify(fs vfs.FS, dir string, k kind) error {
 	desc, err := pebble.Peek(dir, fs)
 	if err != nil || !desc.Exists {
-		// What is wrong, if anything, Pebble says when it opens.
+		// If something is wrong, Pebble reports it when it opens the database.
 		return nil
 	}
 	if err := verifyFile(fs, desc.ManifestFilename, 0, checkManifest); err != nil {
@@ -57,8 +56,8 @@ func verify(fs vfs.FS, dir string, k kind) error {
 	})
 }
 
-// newestWAL is the one whose end may be ragged. All others were closed, and Pebble is strict with
-// them.
+// newestWAL returns the WAL file that a crash may have cut short. All others were closed, and
+// Pebble checks those strictly.
 func newestWAL(fs vfs.FS, dir string) (path string, number uint32, err error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -113,7 +112,7 @@ func readable(content []byte, number uint32, visit func(payload []byte)) (end in
 	}
 }
 
-// newRecordReader calls record.NewReader, whose second parameter is of a type that only Pebble can
+// newRecordReader calls record.NewReader, whose second parameter has a type that only Pebble can
 // name.
 func newRecordReader[N ~uint64](newReader func(io.Reader, N) *record.Reader, content []byte,
 	number uint32) *record.Reader {
@@ -129,7 +128,7 @@ func checkManifest(content []byte, _ uint32) error {
 }
 
 func checkWAL(content []byte, number uint32, seal walSeal) error {
-	// last is the last batch with a mark that can be read.
+	// last is the mark of the last readable batch.
 	var last walMark
 	end := readable(content, number, func(batch []byte) {
 		if m, ok := readMark(batch); ok {
@@ -140,7 +139,7 @@ func checkWAL(content []byte, number uint32, seal walSeal) error {
 		return fmt.Errorf("it ends at offset %d with batch %d, and had %d batches when the log was "+
 			"closed: its end is cut off or damaged", end, last.sequence, seal.sequence)
 	}
-	// first is the first batch with a mark after the break.
+	// first is the mark of the first batch behind the damage.
 	var first walMark
 	return laterChunks(content, end, number, func(at int, batch []byte) error {
 		m, ok := readMark(batch)
@@ -150,8 +149,9 @@ func checkWAL(content []byte, number uint32, seal walSeal) error {
 		if first.sequence == 0 {
 			first = m
 		}
-		// Either the batch after the last readable one was synced, or, if none is readable and it
-		// is unknown which is missing, the first one after the break was, and with it all before.
+		// Either the batch after the last readable one was synced; or, if none is readable, so that
+		// the missing numbers are unknown, the first batch behind the damage was synced, and all
+		// before it.
 		if (last.sequence > 0 && m.synced > last.sequence) || m.synced >= first.sequence {
 			return fmt.Errorf("the batch at offset %d is broken, and the one at offset %d says "+
 				"that it was synced", end, at)
@@ -210,7 +210,7 @@ func laterChunks(content []byte, from int, number uint32,
 	return nil
 }
 
-// maskedCRC is the checksum of Pebble's, and LevelDB's, chunks.
+// maskedCRC is the checksum of a chunk in Pebble and LevelDB.
 func maskedCRC(b []byte) uint32 {
 	c := crc32.Checksum(b, castagnoli)
 	return (c>>15 | c<<17) + 0xa282ead8

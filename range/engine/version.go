@@ -13,8 +13,8 @@ const (
 	// versionFile says what the directory holds, in one line: "tidemark state 1".
 	versionFile     = "TIDEMARK"
 	versionFileTemp = "TIDEMARK.tmp"
-	// formatVersion grows when what we keep in the engine changes such that older programs must not
-	// open it. Pebble watches over its own format.
+	// formatVersion is raised when the engine's data changes so that older programs must not open
+	// it. Pebble checks its own format.
 	formatVersion = 1
 )
 
@@ -56,8 +56,8 @@ func checkVersion(fs vfs.FS, dir string, k kind) error {
 	return nil
 }
 
-// writeVersion marks a new directory. It must be there before anything else, so a directory with
-// files and without it is not ours.
+// writeVersion marks a new directory. The mark is the first file, so a directory with other files
+// and without the mark is not ours.
 func writeVersion(fs vfs.FS, dir string, k kind) error {
 	names, err := fs.List(dir)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// walNames is the list, on disk, of the WAL files that a Log cannot do without. Pebble replays the
-// WAL files that it finds; one that is gone, or empty, is to it one that never was. With the list
-// it is damage.
+// walNames is a list, on disk, of the WAL files that a Log needs. Pebble replays the WAL files that
+// it finds, and does not notice that one is missing or empty. The list makes that a detected
+// damage.
 //
 // The list is a small file (walNamesFile) of two slots. Each change overwrites the older slot and
-// syncs it, so that a write that a crash cuts short leaves the list before it. A file is named with
-// the length and checksum of what its first sync covered.
+// syncs it, so that a write that a crash cuts short leaves the former list. A WAL file is named
+// with the length and checksum of what its first sync covered.
 //
 //	created   first record written   synced   named   acknowledged
 //	|------ the file may be empty, missing, or full of an old one's bytes ------|
@@ -30,20 +30,20 @@ import (
 //
 // INVARIANT: a sync of a WAL file is acknowledged only after the file is named
 // (healthFile.SyncData). So a crash never leaves a named file without its first record, and a file
-// that is not named holds nothing that was acknowledged. It costs one sync for each file.
+// that is not named holds nothing that was acknowledged. This costs one more sync for each file.
 //
-// INVARIANT: WAL files become obsolete in the order of their numbers, so that one which Pebble
-// removes or reuses says the same of all before it. What is removed is taken off the list on disk
-// first. What is reused is renamed, which takes its name away at once: so the file with the lowest
-// number in the list may be missing while there is one that is newer than all that are named. It is
-// the only one that may: if the list on disk names another file before the one that is reused, it
-// is written first. (Pebble closes a WAL file, with a sync, before it makes the next one, and so
-// the list is written between two files that are reused.)
+// INVARIANT: WAL files become obsolete in the order of their numbers, so when Pebble removes or
+// reuses one, all before it are obsolete too. Before a file is removed, it is taken off the list on
+// disk. Reusing a file renames it, so its old name disappears at once: therefore the file with the
+// lowest number in the list may be missing if there is a file newer than all named ones. No other
+// file may: if the list on disk names a file before the reused one, the list is written first.
+// (Pebble closes a WAL file, with a sync, before it makes the next one, so the list is written
+// between two files that are reused.)
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The list is of one run of Pebble, told by the number of its OPTIONS file, of which it makes one
-// whenever it opens the database. A version of this program that does not know the list leaves
-// another number, and the list is not believed then.
+// The list is valid for one run of Pebble, identified by the number of its OPTIONS file, which
+// Pebble makes anew whenever it opens the database. A version of this program that does not know
+// the list leaves another number, and then the list is ignored.
 type walNames struct {
 	fs   healthFS
 	dir  string
@@ -55,26 +55,26 @@ type walNames struct {
 	// Guarded by turn.
 	slot uint64 // number of the slot that was written last, from 1
 	list walList
-	// onDisk are the files that the list on disk names.
+	// onDisk lists the files that the list on disk names.
 	onDisk []namedWAL
 }
 
-// walList is what the file says.
+// walList is the decoded file.
 type walList struct {
-	// options are the numbers of Pebble's OPTIONS file that the list goes with: that of this run,
-	// and of the one before it, as long as a crash may leave either.
+	// options are the numbers of the OPTIONS files for which the list is valid: that of this run,
+	// and that of the run before as long as a crash may leave either.
 	options [2]uint64
 	files   []namedWAL // by ascending number
 	// seal is set by a clean close; the zero value says nothing.
 	seal walSeal
 }
 
-// walSeal says how far the newest WAL file reached when the log was closed cleanly: number is that
-// of the file, sequence that of the last batch (walMark). A file that ends before has lost its
-// tail.
+// walSeal says how far the newest WAL file reached when the log was closed cleanly: number is the
+// file's number, sequence the number of its last batch (walMark). A file that ends before has lost
+// its tail.
 //
-// A slot has the seal behind the rest, where versions that do not know it see nothing. They leave
-// it out when they write the list.
+// In a slot the seal stands behind the rest, where versions that do not know it ignore it. They
+// omit it when they write the list.
 type walSeal struct{ number, sequence uint64 }
 
 // sealSize is the size of an encoded seal, with its checksum.
@@ -98,7 +98,7 @@ func decodeSeal(b []byte) (s walSeal) {
 	return walSeal{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
 }
 
-// namedWAL is one file: the first bytes of it, and their checksum.
+// namedWAL is a file in the list, with the length and checksum of its first bytes.
 type namedWAL struct {
 	number, length uint64
 	checksum       uint32
@@ -108,7 +108,7 @@ const (
 	walNamesFile = "TIDEMARK-WAL"
 	slotSize     = 4 << 10
 	namedSize    = 20
-	// maxNamed is how many files a slot has room for. Of more the newest are named.
+	// maxNamed is how many files fit into a slot. If there are more, the newest are named.
 	maxNamed = (slotSize - 8 - 16 - 4 - 4 - sealSize) / namedSize
 	// maxNamedLength bounds what is read of each file when the log is opened.
 	maxNamedLength = 1 << 20

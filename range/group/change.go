@@ -8,21 +8,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A configuration changes by an entry of the log, like everything else: the state machine says what
-// its configuration is, and Raft is told of a change when that has applied it. So the state, the
-// applied index and the configuration agree at every moment, also after a crash that has rolled the
-// state back.
+// A configuration changes by an entry of the log: the state machine stores its configuration, and
+// Raft is told of a change when the state machine has applied it. So the state, the applied index
+// and the configuration agree at every moment, also after a crash that has rolled the state back.
 //
 // Raft's configurations count from when they are applied. That is safe because (a) a leader
 // proposes no change before the one before it is applied, (b) a message that brings an entry brings
-// the commit index too, and it is stored with it, and (c) no replica campaigns with a change that
-// it knows to be committed and has not applied: one that holds the entry which ends a joint
-// configuration knows that the joint one is committed, and can be elected by both majorities only.
+// the commit index too, which is stored with the entry, and (c) no replica campaigns while it has
+// not applied a change that it knows to be committed. A replica that holds the entry which ends a
+// joint configuration knows that the joint configuration is committed, and can be elected by both
+// majorities only.
 
 // ProposeChange appends an entry that changes the configuration, if this replica leads at term.
-// data is for the state machine, whose configuration is next when it has applied it; it may refuse
-// it, and then nothing changes. An error says that next is not one step away, or is
-// raft.ErrProposalDropped.
+// data is for the state machine, whose configuration is next once it has applied data. The state
+// machine may refuse the change; then nothing changes. The error is raft.ErrProposalDropped, or
+// says that next is not one step away.
 func (g *Group) ProposeChange(term uint64, data []byte, next Configuration) error {
 	g.wakeUp(false)
 	g.sleep.idle = 0
@@ -55,7 +55,7 @@ func (g *Group) ProposeChange(term uint64, data []byte, next Configuration) erro
 	return err
 }
 
-// DecodeChange gives the state machine's part of an entry that changes the configuration.
+// DecodeChange returns the state machine's data of an entry that changes the configuration.
 func DecodeChange(e *raftpb.Entry) ([]byte, error) {
 	c := &raftpb.ConfChangeV2{}
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
@@ -65,10 +65,10 @@ func DecodeChange(e *raftpb.Entry) ([]byte, error) {
 	return c.Context, nil
 }
 
-// Changed tells Raft that the state machine has applied a change, and what its configuration is
-// now. It is called before anything else happens in the group: before the answer that says that
-// the entry is applied, and before further messages. A change that the state machine has refused
-// is not told.
+// Changed tells Raft that the state machine has applied a change, and which configuration results.
+// It is called before anything else happens in the group: before the answer that says that the
+// entry is applied, and before further messages. It is not called for a change that the state
+// machine has refused.
 func (g *Group) Changed(e *raftpb.Entry, now Configuration) error {
 	c := &raftpb.ConfChangeV2{}
 	if err := proto.Unmarshal(e.GetData(), c); err != nil {
@@ -88,8 +88,8 @@ func (g *Group) Installed(now Configuration) { g.reconfigured(now) }
 func (g *Group) reconfigured(now Configuration) {
 	now.Changed = true
 	g.configuration.Store(&now)
-	// The lease may become shorter. What counts on it as it stood goes on to: the leader's own
-	// promise lasts as long as those that it was made of.
+	// The lease may become shorter, but readers may still rely on its former end. So the leader's
+	// own promise lasts until that end, as the followers' promises do.
 	g.leasePromise.keep(g.lease.expiry())
 	g.lease.reconfigure(now, g.config.Self, g.isLeader, g.now)
 	if now.Role(g.config.Self) == 0 {

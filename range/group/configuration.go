@@ -11,15 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Role is what a replica has to say in its group.
+// Role is what a replica may do in its group.
 type Role uint8
 
 // The roles. The last three are those of a joint configuration, in which a majority of the old
 // voters and one of the new have to agree (Ongaro's thesis, section 4.3).
 const (
-	// Voter decides. In a joint configuration it is one of both.
+	// Voter votes. In a joint configuration it is a voter of both configurations.
 	Voter Role = 1 + iota
-	// Learner is sent everything, and decides nothing.
+	// Learner receives all entries, and does not vote.
 	Learner
 	// Incoming is a voter of the new configuration only.
 	Incoming
@@ -50,12 +50,13 @@ type Member struct {
 	Role Role
 }
 
-// Configuration is which replicas a group has. The zero value is that of a replica that knows none
-// yet: it is filled by a snapshot. A Configuration is not changed once it was given away.
+// Configuration lists the replicas of a group. The zero value belongs to a replica that knows none
+// yet, and is filled by a snapshot. A Configuration that was passed on is not changed any more.
 type Configuration struct {
 	// Members are sorted by replica id.
 	Members []Member
-	// Changed: it is not the one that the group was founded with, or the group's state is not.
+	// Changed is set if this is not the configuration that the group was founded with, or the
+	// group's first entries do not make its state.
 	Changed bool
 }
 
@@ -81,10 +82,10 @@ func (c *Configuration) sort() {
 	})
 }
 
-// Empty says that it is that of a replica that knows none yet.
+// Empty reports whether this is the configuration of a replica that knows none yet.
 func (c *Configuration) Empty() bool { return len(c.Members) == 0 }
 
-// Role is that of a replica; 0 if the group has no such replica.
+// Role returns the role of a replica; 0 if the group has no such replica.
 func (c *Configuration) Role(id keys.ReplicaID) Role {
 	for i := range c.Members {
 		if c.Members[i].Replica == id {
@@ -94,13 +95,14 @@ func (c *Configuration) Role(id keys.ReplicaID) Role {
 	return 0
 }
 
-// Joint says that two sets of voters have to agree.
+// Joint reports whether two sets of voters have to agree.
 func (c *Configuration) Joint() bool {
 	return slices.ContainsFunc(c.Members, func(m Member) bool { return m.Role > Learner })
 }
 
-// Quorum says whether replicas of which is true are enough to decide: a majority of the voters, and
-// in a joint configuration one of the old voters and one of the new. A learner counts nowhere.
+// Quorum reports whether the replicas for which is returns true are enough to decide: a majority of
+// the voters, and in a joint configuration a majority of the old voters and one of the new.
+// Learners do not count.
 func (c *Configuration) Quorum(is func(keys.ReplicaID) bool) bool {
 	voters, have := [2]int{}, [2]int{}
 	for _, m := range c.Members {
@@ -121,17 +123,17 @@ func (c *Configuration) Quorum(is func(keys.ReplicaID) bool) bool {
 	return have[0] > voters[0]/2 && have[1] > voters[1]/2
 }
 
-// Electable says whether a replica can lead, and go on leading when a joint configuration ends.
+// Electable reports whether a replica can lead, and still lead when a joint configuration ends.
 func (c *Configuration) Electable(id keys.ReplicaID) bool { return c.Role(id).votesNew() }
 
-// knows says whether a replica may be of the group: it is, or it was added later than all of these.
-// Replica ids ascend and do not come back; one that is neither was removed.
+// knows reports whether a replica may belong to the group: it is a member, or was added later than
+// all members. Replica ids ascend and are not reused; a lower id that is not a member was removed.
 func (c *Configuration) knows(id keys.ReplicaID) bool {
 	n := len(c.Members)
 	return n == 0 || id > c.Members[n-1].Replica || c.Role(id) != 0
 }
 
-// Left is what becomes of a joint configuration when it ends.
+// Left returns the configuration that follows when a joint configuration ends.
 func (c *Configuration) Left() Configuration {
 	next := Configuration{Changed: true}
 	for _, m := range c.Members {
@@ -148,7 +150,7 @@ func (c *Configuration) Left() Configuration {
 	return next
 }
 
-// Validate says what is wrong with a configuration.
+// Validate returns an error that says what is wrong with a configuration.
 func (c *Configuration) Validate() error {
 	old, incoming := 0, 0
 	hosts := make(map[uint64]keys.ReplicaID, len(c.Members))
@@ -189,7 +191,7 @@ func (c *Configuration) String() string {
 	return strings.Join(parts, " ")
 }
 
-// ConfState is the configuration as Raft has it.
+// ConfState returns the configuration in Raft's form.
 func (c *Configuration) ConfState() *raftpb.ConfState {
 	s := &raftpb.ConfState{}
 	joint := c.Joint()
@@ -221,23 +223,23 @@ func (c *Configuration) Agrees(s *raftpb.ConfState) bool {
 		slices.Equal(mine.LearnersNext, sorted(s.GetLearnersNext())) && !s.GetAutoLeave()
 }
 
-// Is says whether it is an encoded configuration of Raft's.
+// Is reports whether encoded is this configuration in Raft's form.
 func (c *Configuration) Is(encoded []byte) bool {
 	s := &raftpb.ConfState{}
 	return proto.Unmarshal(encoded, s) == nil && c.Agrees(s)
 }
 
-// CanBecome says why another configuration is not one step away; nil if it is.
+// CanBecome returns an error if next is not one step away.
 func (c *Configuration) CanBecome(next *Configuration) error {
 	_, err := c.stepTo(next)
 	return err
 }
 
-// stepTo is the change of Raft's that leads to another configuration. Each is one of:
+// stepTo returns Raft's change that leads to another configuration. A step is one of:
 //
 //   - a learner is added, or one removed;
-//   - the voters change, by a joint configuration. It is left explicitly: the entry by which Raft
-//     would leave it by itself cannot be told from a change that was refused;
+//   - the voters change, by a joint configuration. The joint configuration is left explicitly: the
+//     entry by which Raft would leave it by itself cannot be told from a change that was refused;
 //   - a joint configuration ends, and nothing else.
 func (c *Configuration) stepTo(next *Configuration) (*raftpb.ConfChangeV2, error) {
 	if err := next.Validate(); err != nil {
@@ -297,7 +299,7 @@ func (c *Configuration) stepTo(next *Configuration) (*raftpb.ConfChangeV2, error
 	return change, nil
 }
 
-// configurationOf makes of Raft's configuration one without hosts.
+// configurationOf converts Raft's configuration. The result has no hosts.
 func configurationOf(s *raftpb.ConfState) (c Configuration) {
 	in := func(ids []uint64, id uint64) bool { return slices.Contains(ids, id) }
 	add := func(role Role, id uint64) {
@@ -327,7 +329,7 @@ func configurationOf(s *raftpb.ConfState) (c Configuration) {
 	return c
 }
 
-// plausibleConfiguration reads a configuration that a message brings; false if it is none.
+// plausibleConfiguration decodes a configuration from a message; false if it is invalid.
 func plausibleConfiguration(b []byte) (c Configuration, ok bool) {
 	s := &raftpb.ConfState{}
 	if proto.Unmarshal(b, s) != nil || s.GetAutoLeave() {

@@ -35,7 +35,7 @@ func outbound(group keys.PartitionID, m *raftpb.Message) *peerpb.RaftMessage {
 	return p
 }
 
-// message and entry hold the values that raftpb's pointers point to, so that each is one
+// message and entry hold the values to which raftpb's pointers point, so that each takes one
 // allocation.
 type message struct {
 	raftpb.Message
@@ -50,7 +50,8 @@ type entry struct {
 	term, index uint64
 }
 
-// readContext is how long the context of a heartbeat is that asks for a read's leadership.
+// readContext is the length of a heartbeat's context. Such a heartbeat confirms the leadership for
+// a read index.
 const readContext = 8
 
 // inbound makes a Raft message of a peer message that is well-formed. Entry data is shared.
@@ -82,7 +83,7 @@ func inbound(p *peerpb.RaftMessage) *raftpb.Message {
 	}
 	if s := p.GetSnapshot(); s != nil {
 		conf := &raftpb.ConfState{}
-		_ = proto.Unmarshal(s.GetConfState(), conf) // it was read before
+		_ = proto.Unmarshal(s.GetConfState(), conf) // it was decoded before
 		index, term := s.GetIndex(), s.GetTerm()
 		m.Snapshot = &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: &index, Term: &term,
 			ConfState: conf}}

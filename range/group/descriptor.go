@@ -15,8 +15,8 @@ var roles = map[clusterpb.ReplicaRole]Role{
 	clusterpb.ReplicaRole_DEMOTED:  Demoted,
 }
 
-// ConfigurationOf is the configuration that a descriptor says; empty for the descriptor of a
-// replica that is to be filled.
+// ConfigurationOf returns the configuration of a descriptor; empty for the descriptor of a replica
+// that a snapshot is to fill.
 func ConfigurationOf(d *clusterpb.Partition) Configuration {
 	c := Configuration{Changed: d.GetMembership() > FoundingMembership ||
 		d.GetGeneration() > FoundingGeneration}
@@ -37,7 +37,6 @@ func ConfigurationOf(d *clusterpb.Partition) Configuration {
 // are voters from the beginning; those that come later are learners first.
 const FoundingMembership = 1
 
-// FoundingGeneration is the span generation with which partitions are founded. One that has another
-// has split, or has split off another one: its log does not begin with an empty state that is its
-// own.
+// FoundingGeneration is the span generation with which partitions are founded. A partition with
+// another generation has split, or has split off: its log does not begin with an empty state.
 const FoundingGeneration = 1

@@ -18,37 +18,40 @@ type Config struct {
 	ID      keys.PartitionID
 	Self    keys.ReplicaID
 	Storage raft.Storage
-	// Configuration is the state machine's, as of Applied, and what Storage says. Empty: it is made
-	// of what Storage says.
+	// Configuration is the state machine's configuration as of Applied, together with that of
+	// Storage. Empty: it is made from Storage.
 	Configuration Configuration
 	// Applied is the state machine's applied index.
 	Applied uint64
-	// ElectionTicks is how long a follower waits for its leader: a random number between this and
-	// twice this. Default 10.
+	// ElectionTicks is how long a follower waits for its leader: a random number of ticks between
+	// ElectionTicks and twice as many. Default 10.
 	ElectionTicks int
-	// LeaseDuration is how long a quorum's answer is good for, from the sending of the question. It
-	// must be less than ElectionTicks-1 tick intervals by the margin for clock drift.
+	// LeaseDuration is how long a quorum's answer to a heartbeat extends the lease, from when the
+	// heartbeat was sent. It must be less than ElectionTicks-1 tick intervals by the margin for
+	// clock drift.
 	LeaseDuration time.Duration
 	// PromiseDuration is how long a replica that has answered a heartbeat neither votes nor
-	// campaigns: LeaseDuration and the margin for clock drift. Default LeaseDuration.
+	// campaigns: LeaseDuration plus the margin for clock drift. Default LeaseDuration.
 	PromiseDuration time.Duration
-	// MaxEntryBytes bounds the entries in one message and what is applied in one go. Default 1 MiB.
+	// MaxEntryBytes bounds the entries in one message, and the entries applied at once. Default 1
+	// MiB.
 	MaxEntryBytes uint64
 	// MaxInflightBytes bounds the entries sent to a follower and not acknowledged. Default 8 MiB.
 	MaxInflightBytes uint64
-	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 256 MiB: a proposer has
-	// two of the largest on their way, and Raft hears of the end of the first when the third is
-	// proposed.
+	// MaxUncommittedBytes bounds a leader's uncommitted entries. Default 256 MiB: a proposer may
+	// have two of the largest entries on their way, and Raft may not know yet that the first has
+	// ended when the third is proposed.
 	MaxUncommittedBytes uint64
-	// MaySleep, if not nil, is asked when a leader has found that the group can go to sleep, and
-	// goes if that returns true.
+	// MaySleep, if not nil, is called when a leader has found that the group can go to sleep. The
+	// group sleeps if it returns true.
 	MaySleep func() bool
-	// Founder: the replica has been a voter since the group began, and has never been here before.
-	// It votes although it has nothing, as a follower that lags does. Any other replica without a
-	// configuration came later, and does not vote before it has a snapshot.
+	// Founder is set if the replica has been a voter since the group began, and is opened for the
+	// first time. It votes with an empty log, as a follower that lags does. Any other replica
+	// without a configuration was added later, and does not vote before it has a snapshot.
 	Founder bool
-	// TellCommits has followers told at once what is committed, because requests wait for what they
-	// apply. It costs a message to each for an entry behind which no other comes soon.
+	// TellCommits makes a leader tell its followers of each commit at once, because requests wait
+	// for what followers apply. The price is a message to each follower for an entry that no other
+	// entry follows soon.
 	TellCommits bool
 	Logger      *slog.Logger
 }
@@ -59,7 +62,7 @@ type Group struct {
 	node   *raft.RawNode
 	leading
 	lease leaseTracker
-	// echo is what the heartbeats of leaders carried that are not answered yet.
+	// echo holds, per leader, the clock reading of its last unanswered heartbeat.
 	echo map[keys.ReplicaID]uint64
 	sleep
 	voting
@@ -73,24 +76,24 @@ type Group struct {
 	configuration atomic.Pointer[Configuration]
 }
 
-// leading is who leads.
+// leading says which replica leads.
 type leading struct {
 	term     uint64
 	leader   keys.ReplicaID
 	isLeader bool
-	// tell: the next Output tells of the leadership.
+	// tell is set if the next Output must carry the leadership.
 	tell bool
 }
 
-// Leadership returns what the last Output said.
+// Leadership returns the leadership of the last Output.
 func (l *leading) Leadership() Leadership {
 	return Leadership{Term: l.term, Leader: l.leader, IsLeader: l.isLeader}
 }
 
-// sleep is what a replica knows of its group's sleep.
+// sleep is a replica's state of its group's sleep.
 type sleep struct {
 	asleep bool
-	// without are followers that were away when the group fell asleep, and may lack entries.
+	// without lists the followers that were away when the group fell asleep, and may lack entries.
 	without []keys.ReplicaID
 	// idle counts ticks without a proposal or read, on a leader.
 	idle int
@@ -98,20 +101,20 @@ type sleep struct {
 	quiesce []*peerpb.RaftMessage
 }
 
-// handover is how a leader's hand-over stands.
+// handover is the state of a leader's hand-over.
 type handover struct {
-	// abdicated: this replica handed over in the present term; Raft may still have it for the
-	// leader.
+	// abdicated is set if this replica handed over in the present term. Raft may still count it as
+	// the leader.
 	abdicated bool
-	// handed: another replica was asked to take over in the present term.
+	// handed is set if another replica was asked to take over in the present term.
 	handed bool
-	// successorAfter is until when a leader that has abdicated asks no replica to follow it, and
-	// successor which replica it asks first then (0: the one that has most).
+	// successorAfter is the time before which a leader that has abdicated asks no replica to take
+	// over. successor is the replica that it then asks first (0: the one with the longest log).
 	successorAfter int64
 	successor      keys.ReplicaID
 }
 
-// voting is what a replica goes by when it votes, or campaigns.
+// voting holds what a replica's votes and campaigns depend on.
 type voting struct {
 	// withholdVotes: see Group.WithholdVotes.
 	withholdVotes bool
@@ -121,10 +124,10 @@ type voting struct {
 	leasePromise  leasePromise
 }
 
-// New opens a group on its storage. It returns ErrImplausible if that holds what cannot be.
+// New opens a group on its storage. It returns ErrImplausible if the storage contradicts itself.
 func New(c Config) (_ *Group, err error) {
 	defer func() {
-		if p := recover(); p != nil { // Raft's, of a storage that does not agree with itself
+		if p := recover(); p != nil { // Raft's, about a storage that contradicts itself
 			invariants.Again(p)
 			err = fmt.Errorf("group %s: %w: %v", c.ID, ErrImplausible, p)
 		}
@@ -201,20 +204,20 @@ func (g *Group) ID() keys.PartitionID { return g.config.ID }
 // Self returns this replica's id.
 func (g *Group) Self() keys.ReplicaID { return g.config.Self }
 
-// Lease is for readers in other goroutines.
+// Lease returns the lease, for readers in other goroutines.
 func (g *Group) Lease() *Lease { return &g.lease.published }
 
-// Configuration is which replicas the group has, as of what is applied. It may be called from any
-// goroutine.
+// Configuration returns the group's replicas, as of the last applied entry. It may be called from
+// any goroutine.
 func (g *Group) Configuration() *Configuration { return g.configuration.Load() }
 
-// electable says whether a replica can be handed the lead.
+// electable reports whether a replica can take over the leadership.
 func (g *Group) electable(id keys.ReplicaID) bool { return g.Configuration().Electable(id) }
 
-// WithholdVotes keeps the group from voting (but in a leadership transfer) and from campaigning,
-// until it is called with false: a follower that restarted has forgotten which leader it heard, and
-// for how long it promised to be faithful. Afterwards a replica that is awake, and still knows of
-// no leader, does not wait for a random time more before it campaigns.
+// WithholdVotes keeps the replica from voting (except in a leadership transfer) and from
+// campaigning, until it is called with false: a follower that restarted has forgotten which leader
+// it heard, and until when it promised to follow. When it is called with false, a replica that is
+// awake and still knows no leader campaigns without a further random wait.
 func (g *Group) WithholdVotes(withhold bool) {
 	if g.withholdVotes && !withhold && g.leader == 0 && !g.sleep.asleep {
 		g.succession.due = true
@@ -226,12 +229,12 @@ func (g *Group) WithholdVotes(withhold bool) {
 type Progress struct {
 	Match  uint64
 	Active bool
-	// Snapshot says that the follower is waiting for one.
+	// Snapshot is set if the follower waits for a snapshot.
 	Snapshot bool
 	Role     Role
 }
 
-// Applied is what Raft has been told is applied, which may be less than what is.
+// Applied returns the index that Raft was told is applied. The state machine may have applied more.
 func (g *Group) Applied() uint64 { return g.node.BasicStatus().Applied }
 
 // Followers calls visit for each other replica, on a leader.
@@ -247,7 +250,7 @@ func (g *Group) Followers(visit func(keys.ReplicaID, Progress)) {
 	})
 }
 
-// Unreachable tells that messages to a replica were lost.
+// Unreachable tells Raft that messages to a replica were lost.
 func (g *Group) Unreachable(id keys.ReplicaID) {
 	if g.isLeader {
 		g.node.ReportUnreachable(uint64(id))

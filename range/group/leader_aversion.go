@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// averseTicks is for how many election timeouts without a leader a leader-averse replica leaves the
-// lead to others: they elect one in two, unless this replica's log has what theirs lack. If it is
-// asked for its vote by one that lacks something, it waits for neededTicks, in which any other that
-// lacks nothing has had its chance.
+// averseTicks is how many election timeouts without a leader a leader-averse replica leaves
+// campaigns to others. The others elect a leader within two, unless they lack entries that this
+// replica has. If a replica that lacks entries asks for a vote, this replica waits only for
+// neededTicks, in which any other complete replica had its chance.
 const (
 	averseTicks = 5
 	neededTicks = 1
@@ -18,19 +18,19 @@ const (
 
 type aversion struct {
 	on bool
-	// alone counts ticks without a leader.
+	// alone counts the ticks without a leader.
 	alone int
-	// needed is above 0 if a replica wanted to lead whose log lacks what this one's has: for how
-	// many more ticks that counts.
+	// needed is above 0 for some ticks after a replica whose log lacks entries of this one asked
+	// for a vote. It counts down.
 	needed int
 }
 
-// asked is told of requests for votes that no promise stands against.
+// asked notes a request for a vote that no promise forbids.
 func (r *aversion) asked(m *raftpb.Message, storage raft.Storage, electionTicks int) {
 	if !r.on || m.GetType() != raftpb.MsgPreVote {
 		return
 	}
-	// What the disk does not have yet is left out: then it takes longer.
+	// Entries that are not on disk yet do not count; then it takes longer.
 	last, err := storage.LastIndex()
 	if err != nil {
 		return
@@ -41,7 +41,7 @@ func (r *aversion) asked(m *raftpb.Message, storage raft.Storage, electionTicks 
 	}
 }
 
-// tick follows for how long the group has had no leader.
+// tick counts how long the group has had no leader.
 func (r *aversion) tick(leader keys.ReplicaID) {
 	r.needed = max(0, r.needed-1)
 	if leader != 0 {
@@ -51,8 +51,8 @@ func (r *aversion) tick(leader keys.ReplicaID) {
 	}
 }
 
-// holdsBack says whether a message begins a campaign that is left to others. It is dropped then,
-// which PreVote makes harmless: this replica has no higher term than the others, and follows
+// holdsBack reports whether a message begins a campaign that is left to others. The caller drops
+// it. With PreVote that is harmless: this replica has no higher term than the others, and follows
 // whichever replica leads.
 func (r *aversion) holdsBack(m *raftpb.Message, electionTicks int) bool {
 	return m.GetType() == raftpb.MsgPreVote && r.waits(electionTicks)

@@ -9,22 +9,23 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Lease is what readers see of a leader's lease. Times are the host's monotonic nanoseconds.
+// Lease is the part of a leader's lease that readers see. Times are the host's monotonic
+// nanoseconds.
 type Lease struct {
 	term   atomic.Uint64
 	expiry atomic.Int64
 }
 
-// Valid says whether the lease stands at now, and for which term. The lease holds at the moment now
-// was read from the clock; a caller that reads state afterwards serves what was true at that moment
-// or later.
+// Valid reports whether the lease is valid at now, and for which term. It was valid when now was
+// read from the clock; a caller that reads state afterwards serves what was true at that moment or
+// later.
 func (l *Lease) Valid(now int64) (term uint64, ok bool) {
 	term = l.term.Load()
 	if term == 0 || now >= l.expiry.Load() {
 		return 0, false
 	}
-	// Both must be of one leadership: losing one clears expiry before term, and gaining one sets
-	// term before expiry.
+	// Both values must belong to one leadership: its end clears expiry before term, its beginning
+	// sets term before expiry.
 	return term, l.term.Load() == term
 }
 
@@ -48,9 +49,9 @@ type leaseTracker struct {
 	duration  time.Duration
 	self      keys.ReplicaID
 	members   Configuration
-	// alone: this replica is the only one whose promise counts.
+	// alone is set if no other replica's promise is needed.
 	alone     bool
-	acks      []ack // of all other replicas
+	acks      []ack // one for each other replica
 	pending   []heardAck
 	forfeited bool
 	scratch   []int64
@@ -61,8 +62,8 @@ func (t *leaseTracker) init(members Configuration, self keys.ReplicaID, duration
 	t.set(members, self)
 }
 
-// set sets which the replicas are, and keeps what those that stay have answered: a replica keeps
-// its promise whatever its role.
+// set sets the replicas. The answers of replicas that stay are kept: a replica keeps its promise
+// whatever its role.
 func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	old := t.acks
 	t.self, t.members, t.acks = self, members, nil
@@ -79,9 +80,9 @@ func (t *leaseTracker) set(members Configuration, self keys.ReplicaID) {
 	t.alone = members.Quorum(func(id keys.ReplicaID) bool { return id == self })
 }
 
-// reconfigure changes which replicas have to have answered. The lease is at once what the answers
-// are worth by the new rule, which may be less than before: an earlier one that stood by the old
-// voters alone must not outlast the joint configuration that this may be the beginning of.
+// reconfigure changes which replicas must have answered. The lease is recomputed at once from the
+// answers, and may become shorter: a lease that stood on the old voters alone must not outlast a
+// joint configuration that may begin here.
 func (t *leaseTracker) reconfigure(members Configuration, self keys.ReplicaID, leading bool,
 	now int64) {
 	t.set(members, self)
@@ -90,7 +91,7 @@ func (t *leaseTracker) reconfigure(members Configuration, self keys.ReplicaID, l
 	}
 }
 
-// worth is until when a lease stands by what was answered; 0: it does not.
+// worth returns until when the answers carry a lease; 0: they carry none.
 func (t *leaseTracker) worth(now int64) int64 {
 	start := now
 	for _, votes := range [...]func(Role) bool{Role.votesOld, Role.votesNew} {
@@ -110,7 +111,7 @@ func (t *leaseTracker) worth(now int64) int64 {
 			return 0
 		}
 		slices.Sort(t.scratch)
-		// A majority has answered what was sent then, or later.
+		// A majority has answered a heartbeat sent at this time or later.
 		start = min(start, t.scratch[n-n/2-1])
 	}
 	if start <= 0 {
@@ -122,7 +123,7 @@ func (t *leaseTracker) worth(now int64) int64 {
 // expiry is when the lease ends; 0: there is none.
 func (t *leaseTracker) expiry() int64 { return t.published.expiry.Load() }
 
-// heard notes an answer; it counts once the step it came with has been taken into account.
+// heard notes an answer. It counts once the message that brought it has been stepped.
 func (t *leaseTracker) heard(from keys.ReplicaID, term uint64, sent int64) {
 	t.pending = append(t.pending, heardAck{from, term, sent})
 }
@@ -147,8 +148,8 @@ func (t *leaseTracker) forfeit() {
 	t.published.expiry.Store(0)
 }
 
-// credit extends the lease by the answers of this term. A clock reading from the future cannot be
-// an answer to what this process sent, and is ignored.
+// credit extends the lease by the answers of this term. It ignores an answer with a clock reading
+// from the future, which this process cannot have sent.
 func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 	if leading && !t.forfeited && t.alone {
 		t.published.expiry.Store(now + int64(t.duration))
@@ -180,8 +181,8 @@ func (t *leaseTracker) credit(leading bool, term uint64, now int64) {
 	}
 }
 
-// checkInvariantExpiry checks that a lease is of the leader's term, and stands on what a quorum of
-// the present members has answered.
+// checkInvariantExpiry checks that a lease belongs to the leader's term, and is covered by answers
+// of a quorum of the present members.
 func (t *leaseTracker) checkInvariantExpiry(expiry int64, term uint64, now int64) {
 	invariants.Check(t.published.term.Load() == term && !t.forfeited &&
 		expiry <= now+int64(t.duration),

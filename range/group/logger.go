@@ -18,8 +18,8 @@ const (
 	stateSnapshot  = tracker.StateSnapshot
 )
 
-// raftLogger passes Raft's own log lines on. What Raft calls information is for the debugging of
-// one group, and there are thousands of them: it goes to debug level.
+// raftLogger passes on Raft's log lines. Raft's information lines are for debugging one group, and
+// there are thousands of groups, so they go to debug level.
 type raftLogger struct {
 	log     *slog.Logger
 	group   keys.PartitionID
@@ -48,7 +48,7 @@ func (l raftLogger) Warningf(format string, v ...any) { l.Debugf(format, v...) }
 func (l raftLogger) Error(v ...any)                   { l.warn(fmt.Sprint(v...)) }
 func (l raftLogger) Errorf(format string, v ...any)   { l.warn(fmt.Sprintf(format, v...)) }
 
-// Fatal and Panic are Raft's broken invariants. The host catches the panic and marks this one
+// Raft calls Fatal and Panic for broken invariants. The host catches the panic and marks this one
 // replica failed.
 func (l raftLogger) Fatal(v ...any)                 { l.Panic(v...) }
 func (l raftLogger) Fatalf(format string, v ...any) { l.Panicf(format, v...) }

@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Output is what a group wants done. The host may do all of it at the same time; what depends on
-// something durable is inside Append and Apply as responses.
+// Output is what a group wants done. The host may do all of it at the same time; messages that
+// depend on a durable write are responses inside Append and Apply.
 type Output struct {
 	// Messages go to peers now.
 	Messages []*peerpb.RaftMessage
@@ -25,13 +25,13 @@ type Output struct {
 	Reads []raft.ReadState
 	// Leadership is set when it changed.
 	Leadership *Leadership
-	// Committed is up to where the log is known to be committed, if that has moved; else 0. It is
-	// known here before Messages tell others.
+	// Committed is the index up to which the log is known to be committed, if that has grown since
+	// the last Output; else 0. The host may use it before Messages are sent.
 	Committed uint64
 }
 
-// Ready takes what the group wants done; false when there is nothing. now is the host's monotonic
-// clock, read before the heartbeats in the output are sent.
+// Ready returns what the group wants done; false if nothing. now is the host's monotonic clock,
+// read before the heartbeats in the output are sent.
 func (g *Group) Ready(now int64, out *Output) bool {
 	out.Messages, out.Snapshots, out.Reads = out.Messages[:0], out.Snapshots[:0], out.Reads[:0]
 	out.Append, out.Apply, out.Leadership, out.Committed = nil, nil, nil, 0
@@ -85,9 +85,10 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	clear(g.echo)
 	for _, r := range rd.ReadStates {
 		if string(r.RequestCtx) != string(wakeRequest) {
-			// INVARIANT: no read is answered below the leader's first entry. Raft sees to it, but for a
-			// leader that is the only voter: that gives what it knows to be committed, and after a
-			// restart its log has more, which was acknowledged.
+			// INVARIANT: no read is answered with an index below the leader's first entry. Raft
+			// sees to this, except for a leader that is the only voter: Raft returns the index that
+			// the leader knows to be committed, and after a restart the log has more entries, which
+			// were acknowledged.
 			if g.reads.ownTerm == g.term {
 				r.Index = max(r.Index, g.reads.own)
 			}
@@ -98,8 +99,8 @@ func (g *Group) Ready(now int64, out *Output) bool {
 	return true
 }
 
-// checkInvariantHardState checks what Raft wants stored against what the storage has: terms and
-// commit indices never fall, and of a term there is one vote.
+// checkInvariantHardState checks Raft's new hard state against the stored one: terms and commit
+// indices never fall, and each term has one vote.
 func checkInvariantHardState(g *Group, hard *raftpb.HardState) {
 	if hard == nil || raft.IsEmptyHardState(hard) {
 		return
@@ -162,7 +163,7 @@ func (g *Group) observe(rd raft.Ready, out *Output) {
 		g.succession.observed(g.leader, g.term != oldTerm)
 	}
 	if !g.isLeader || g.term != oldTerm {
-		g.reads.open = 0 // Raft forgets them with the leadership
+		g.reads.open = 0 // Raft drops them when the leadership ends
 	}
 	g.tellLeadership(out)
 }
@@ -173,7 +174,7 @@ func (g *Group) Outgoing(m *raftpb.Message) *peerpb.RaftMessage { return outboun
 func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	switch m.GetType() {
 	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
-		return // of a leader that was deposed in this moment; the host has its reads fail
+		return // from a leader that has just been deposed; the host fails its reads
 	}
 	if !g.config.TellCommits && g.commits.needless(m, g.node) ||
 		g.aversion.holdsBack(m, g.config.ElectionTicks) || g.leasePromise.holdsBack(m, now) {
@@ -186,9 +187,9 @@ func (g *Group) outgoing(m *raftpb.Message, now int64, out *Output) {
 	case raftpb.MsgHeartbeat:
 		p.Sent = uint64(now)
 	case raftpb.MsgHeartbeatResp:
-		// What came with the heartbeat may have begun a new term. Then the answer is of the old
-		// one, whose leader must not build on it: in the new one this replica may have voted for
-		// another already.
+		// Messages that came with the heartbeat may have begun a new term. The answer then belongs
+		// to the old term, and its leader must not rely on it: in the new term this replica may
+		// have voted for another one already.
 		if m.GetTerm() == g.term {
 			p.Sent = g.echo[keys.ReplicaID(m.GetTo())]
 		}

@@ -2,28 +2,29 @@ package group
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// tieBreak breaks ties between campaigns. When two replicas are left of three and both campaign
-// within a round trip, each grants the other's pre-vote, both become candidates, each votes for
+// tieBreak breaks ties between campaigns. Suppose two replicas are left of three, and both campaign
+// within a round trip. Each grants the other's pre-vote, both become candidates, each votes for
 // itself, and no replica leads for another election timeout. So a replica whose own campaign has
-// just begun looks at the pre-vote of one with a higher id and the same log at its next tick only.
-// By then the other one has granted the vote of this one, which has won; or it has not, because it
-// had heard the old leader more lately, and gets this one's.
+// just begun puts off, until its next tick, a pre-vote for a replica with a higher id and the same
+// log. By then the other replica has either granted this replica's pre-vote, and this replica has
+// won; or it has refused, because it heard the old leader more recently, and then it gets this
+// replica's pre-vote.
 type tieBreak struct {
-	// index and term are of the end of the log with which the latest campaign began; 0 index: there
-	// was none, or not just now.
+	// index and term describe the last entry of the log when the latest campaign began; index 0: no
+	// campaign has begun since the last tick.
 	index, term uint64
-	// later are the requests that wait for the tick, one of each replica at most.
+	// later holds the requests that wait for the tick, at most one of each replica.
 	later []*raftpb.Message
 }
 
-// begun is told of the messages that go out.
+// begun is called for each outgoing message, and notes the beginning of a campaign.
 func (t *tieBreak) begun(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgPreVote {
 		t.index, t.term = m.GetIndex(), m.GetLogTerm()
 	}
 }
 
-// tick ends a campaign's beginning: what was put off is considered with the next Output.
+// tick ends the delay: the requests that were put off are considered with the next Output.
 func (t *tieBreak) tick(p *leasePromise) {
 	p.votes = append(p.votes, t.later...)
 	clear(t.later)

@@ -5,16 +5,16 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// reads are the requests for a read index.
+// reads holds the state of read-index requests.
 type reads struct {
-	// open is how many Raft has not answered, on a leader.
+	// open counts the requests that Raft has not answered, on a leader.
 	open int
-	// own is the index of the first entry of the term ownTerm, in which this replica leads, or led.
+	// own is the index of the first entry of term ownTerm, in which this replica leads or led.
 	own, ownTerm uint64
 }
 
-// noteOwn notes where the first entry of a term is in which this replica leads. A leader appends
-// one as it begins.
+// noteOwn notes the index of the first entry of a term in which this replica leads. A leader begins
+// by appending this entry.
 func (r *reads) noteOwn(entries []*raftpb.Entry, term uint64) {
 	if r.ownTerm == term {
 		return
@@ -27,27 +27,27 @@ func (r *reads) noteOwn(entries []*raftpb.Entry, term uint64) {
 	}
 }
 
-// commits is what a leader knows of what its followers are to be told of commits.
+// commits decides which messages about commits a leader sends to its followers.
 type commits struct {
-	// told is up to where followers are to be told what is committed: as far as it was when a read
-	// index was asked for last.
+	// told is the index up to which followers must be told of commits: the last entry at the time
+	// of the latest read index.
 	told uint64
-	// heartbeatAnswered: a follower has answered a heartbeat since the last Output, so Raft may ask
-	// it for what was lost.
+	// heartbeatAnswered is set if a follower has answered a heartbeat since the last Output. Raft
+	// may then probe whether that follower lost a message.
 	heartbeatAnswered bool
 }
 
-// needless says whether a message tells a follower of a new commit index and nothing else. It is
-// not sent: the follower learns of it with the next entries, or with the next heartbeat. Without it
-// an entry costs half as many messages, and hardly a request waits for it: where followers are to
-// answer reads from what they have just applied, the leader asks for a read index, which tells
-// them. One that has not acknowledged all of it by then is told when it has. Config.TellCommits has
-// it sent.
+// needless reports whether a message does nothing but tell a follower of a new commit index. Such a
+// message is not sent: the follower learns of the commit with the next entries, or with the next
+// heartbeat. That halves the messages of an entry, and hardly any request waits for it: where
+// followers answer reads from what they have just applied, the leader asks for a read index, after
+// which followers are told. A follower that has not acknowledged all entries by then is told when
+// it has. With Config.TellCommits such messages are sent.
 //
-// A message without entries has another use: it asks a follower that has not acknowledged all it
-// was sent whether something was lost. Raft asks so when the follower answers a heartbeat, and then
-// the message is sent. At any other time a follower that is being sent entries as they come (the
-// one of two that is slower, whenever the other has made the quorum) has an answer on its way.
+// A message without entries has another use: it probes whether a follower that has not acknowledged
+// everything has lost a message. Raft does so when the follower answers a heartbeat, and then the
+// message is sent. At any other time a follower that is receiving entries steadily (such as the
+// slower of two, while the faster one makes the quorum) has an answer on its way.
 func (c *commits) needless(m *raftpb.Message, node *raft.RawNode) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.Entries) > 0 {
 		return false

@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Asleep says whether the group sleeps: it is not ticked, and sends nothing by itself.
+// Asleep reports whether the group sleeps: it is not ticked, and sends nothing by itself.
 func (s *sleep) Asleep() bool { return s.asleep }
 
-// FallAsleep puts a freshly opened group to sleep; nothing happens in it until something wakes it.
+// FallAsleep puts a freshly opened group to sleep until something wakes it.
 func (s *sleep) FallAsleep() { s.asleep = true }
 
-// Wake wakes a sleeping group for something to do. A leader lets its followers know at once, which
+// Wake wakes a sleeping group because there is work. A leader sends a heartbeat at once, which
 // renews its lease; a replica that knows no leader campaigns.
 func (g *Group) Wake() {
 	g.sleep.idle = 0
@@ -31,7 +31,7 @@ func (g *Group) WakeLeaderGone(ticks int) {
 	}
 	g.sleep.asleep, g.sleep.idle = false, 0
 	if g.withholdVotes {
-		return // it may owe a promise that it has forgotten
+		return // a promise of the former process may still stand
 	}
 	for range min(ticks, g.config.ElectionTicks) {
 		g.node.TickQuiesced()
@@ -48,7 +48,8 @@ func (g *Group) wakeUp(active bool) {
 	}
 	switch {
 	case g.isLeader:
-		// A read index whose answer no caller waits for: it sends a heartbeat to all at once.
+		// A read index for which no caller waits makes Raft send a heartbeat to all followers at
+		// once.
 		g.node.ReadIndex(wakeRequest)
 	case g.leader == 0 && !g.withholdVotes:
 		if err := g.node.Campaign(); err != nil {
@@ -57,15 +58,16 @@ func (g *Group) wakeUp(active bool) {
 	}
 }
 
-// wakeRequest is the read request that wakeUp makes; shorter than any real one, so that they cannot
-// be confused.
+// wakeRequest is the read request of wakeUp. It is shorter than any other, so the two cannot be
+// confused.
 var wakeRequest = []byte("wake-up")
 
-// maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks: all followers
-// are there and have, committed and applied, all there is, and no caller waits for an answer. What
-// is under way to a disk is not there yet, and is not in the storage's last index either; nothing
-// would repeat it, or give it up, in a group that sleeps. A follower that is away, as the host
-// knows, is not waited for; the host wakes the group when it is back.
+// maybeLeadToSleep puts a group to sleep that has been idle for a number of ticks. All followers
+// must be reachable and have stored, committed and applied everything, and no caller may wait for
+// an answer. An entry that is on its way to a disk does not count as stored, and is not in the
+// storage's last index either; in a sleeping group nothing would repeat it or give it up. The
+// leader does not wait for a follower that the host knows to be away; the host wakes the group when
+// that follower is back.
 func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool {
 	if !g.isLeader || after == 0 {
 		return false
@@ -86,8 +88,8 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	g.node.WithProgress(func(id uint64, _ raft.ProgressType, p trackerProgress) {
 		switch replica := keys.ReplicaID(id); {
 		case replica == g.config.Self:
-		// First, for what Raft calls recent may be two election timeouts old, or older than the last
-		// sleep.
+		// This case comes first, because Raft's "recent" may be two election timeouts old, or older
+		// than the last sleep.
 		case away != nil && away(replica):
 			without = append(without, replica)
 		case p.RecentActive && p.Match == last && p.State == stateReplicate:
@@ -96,7 +98,7 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 			ready = false
 		}
 	})
-	// Without a quorum the leader has to find out that it is none any more.
+	// Without a quorum the leader must stay awake to find out that it does not lead any more.
 	if !ready || !g.Configuration().Quorum(func(id keys.ReplicaID) bool {
 		return id == g.config.Self || slices.Contains(here, id)
 	}) || g.config.MaySleep != nil && !g.config.MaySleep() {
@@ -113,14 +115,14 @@ func (g *Group) maybeLeadToSleep(after int, away func(keys.ReplicaID) bool) bool
 	return true
 }
 
-// SleepsWithout says whether the group fell asleep while a follower was away, which may lack
-// entries now.
+// SleepsWithout reports whether the group fell asleep while this follower was away, so that the
+// follower may lack entries.
 func (s *sleep) SleepsWithout(id keys.ReplicaID) bool {
 	return s.asleep && slices.Contains(s.without, id)
 }
 
-// maybeFollowToSleep sleeps with the leader, if this follower has all that the leader has;
-// otherwise it asks the leader to stay awake.
+// maybeFollowToSleep puts this follower to sleep with its leader if it has everything that the
+// leader has. Otherwise it asks the leader to stay awake.
 func (g *Group) maybeFollowToSleep(m *peerpb.RaftMessage) {
 	status := g.node.BasicStatus()
 	last, err := g.config.Storage.LastIndex()

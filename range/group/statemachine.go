@@ -13,16 +13,27 @@ import (
 type Entry struct {
 	Index uint64
 	Term  uint64
-	// Change: it was proposed as a change of the configuration.
+	// Change is set if the entry was proposed as a change of the configuration.
 	Change bool
 	// Data is what was proposed. It is empty for the entry with which a leader opens its term; such
 	// an entry still advances the applied index. The state machine may alias it until Apply
 	// returns.
 	Data []byte
+	// Times say how long the entry took to get here, on a leader.
+	Times Times
 }
 
-// StateMachine is what a group replicates. All methods but StageSnapshot and DurableApplied are
-// called one at a time.
+// Times are times of a log entry, with monotonic readings. Unknown times are zero: on followers,
+// and for entries that reached the log long before they are applied.
+type Times struct {
+	// Writing is when the log of this host began to write the entry, Synced when the write was
+	// synced. Applying is when the state machine began to apply the entry, which was committed by
+	// then.
+	Writing, Synced, Applying time.Time
+}
+
+// StateMachine is the replicated state. All methods but StageSnapshot and DurableApplied are called
+// one at a time.
 type StateMachine interface {
 	// Applied returns the index and term of the last applied entry, read from the state database
 	// when the group is opened; zero for a new group.
@@ -40,8 +51,8 @@ type StateMachine interface {
 	// StageSnapshot reads and verifies a whole snapshot. Nothing of it is visible before Install.
 	// It runs beside Apply.
 	StageSnapshot(ctx context.Context, index, term uint64, r io.Reader) (Staged, error)
-	// LeadershipChanged tells of a new term, leader or role, in order. A replica that leads is told
-	// that it does not any more before an entry of a later term is applied here, or a snapshot is
+	// LeadershipChanged reports a new term, leader or role, in order. A replica that led is told of
+	// the end of its leadership before an entry of a later term is applied here, or a snapshot is
 	// installed. It must not block.
 	LeadershipChanged(Leadership)
 }
@@ -54,75 +65,79 @@ type Configured interface {
 	Configuration() Configuration
 }
 
-// Closer is implemented by state machines whose leaders close timestamps: nothing at or below one
-// is written any more, by whichever leader. A closed timestamp that the log does not bring travels
-// beside it, with an index: it counts for a replica that has applied the log up to that. The
-// methods may run beside Apply, and must not block.
+// Closer is implemented by state machines whose leaders close timestamps: no leader writes at or
+// below a closed timestamp any more. A closed timestamp that is not carried by the log travels
+// beside it, with an index: it counts for a replica that has applied the log up to that index. The
+// methods may run at the same time as Apply, and must not block.
 type Closer interface {
 	// CloseIdle closes a timestamp, if this replica leads and nothing is in flight.
 	CloseIdle() (closed hlc.Timestamp, index uint64, ok bool)
-	// NoteClosed takes what a leader has closed.
+	// NoteClosed takes a timestamp that a leader has closed.
 	NoteClosed(closed hlc.Timestamp, index uint64)
-	// Sleep says that the group is about to go to sleep under this replica, which has timestamps
-	// closed for it together with others from now on. It returns false if that cannot be yet.
+	// Sleep is called when the group is about to sleep under this replica. From then on timestamps
+	// are closed for the group together with other sleeping groups, in the place that join returns.
+	// It returns false if the group must stay awake for now.
 	Sleep(join Join) (may bool)
-	// Unclosed says that nothing is closed for the group, though it leads: if it sleeps it is to be
-	// woken, and sleep anew.
+	// Unclosed reports whether no timestamps are closed for the group although this replica leads.
+	// If the group sleeps, the host wakes it so that it can fall asleep anew.
 	Unclosed() bool
-	// SleepsIn says what tells what is closed for a follower that sleeps; nil: nothing does any more.
+	// SleepsIn gives a follower that sleeps the source of its closed timestamps; nil: there is none
+	// any more.
 	SleepsIn(Source)
 }
 
-// Join gives a group a place among those that sleep: nil if there is none now. The leader leads in
-// a term, could close a timestamp by itself that lies the lag behind its clock, and has applied all
-// of the log, up to the index.
+// Join adds a group to those for which timestamps are closed while they sleep, and returns its
+// place; nil if the group cannot join now. The leader leads in term, could close the timestamp
+// closable by itself, which is its clock less lag, and has applied all of the log, up to index.
 type Join func(term uint64, closable hlc.Timestamp, lag time.Duration, index uint64) Place
 
-// Place is a sleeping group's place among others.
+// Place is a sleeping group's place among the groups that sleep.
 type Place interface {
-	// Closed is the wall time that is closed, as long as the group has the place.
+	// Closed returns the wall time that is closed while the group has the place.
 	Closed() int64
-	// Gone says that it has not any more.
+	// Gone reports whether the group has lost the place.
 	Gone() bool
-	// Remove gives the place up. It returns what is closed; nothing more is, once it returns.
+	// Remove gives the place up, and returns the wall time that is closed. No higher one is closed
+	// after it returns.
 	Remove() int64
 }
 
-// Source tells what is closed for a replica that has applied its log up to an index.
+// Source returns the timestamp that is closed for a replica that has applied its log up to an
+// index.
 type Source interface {
 	Closed() (closed hlc.Timestamp, index uint64)
 }
 
-// Urgent is implemented by state machines with entries that followers are to apply at once, because
-// requests wait for what comes of them: a partition that splits off is served when a majority of
-// its replicas has come into being.
+// Urgent is implemented by state machines with entries that followers must apply at once because
+// requests wait for the effect: a new partition of a split is served when a majority of its
+// replicas exists.
 type Urgent interface {
-	// Urgent looks at what was proposed. It may run beside Apply.
+	// Urgent judges the data of a proposal. It may run at the same time as Apply.
 	Urgent(data []byte) bool
 }
 
-// Share says how much of the reserve of a disk without room an entry may use.
+// Share says how much of the reserve an entry may use on a disk without other free space.
 type Share uint8
 
 // The shares, from the smallest to the largest.
 const (
-	// NoShare is that of entries that add data: leaders do not propose them any more, and what is
-	// under way may use a little.
+	// NoShare is for entries that add data. Leaders propose no more of them, and those under way
+	// may use a little of the reserve.
 	NoShare Share = iota
-	// DeletionShare is that of deletions by clients, and of what ends transactions.
+	// DeletionShare is for deletions by clients, and for entries that end transactions.
 	DeletionShare
-	// CollectionShare is that of garbage collection, and of changes of partitions and replicas. It is
-	// larger than that of deletions, so that no number of these keeps their room from being given
-	// back.
+	// CollectionShare is for garbage collection, and for changes of partitions and replicas. It is
+	// larger than DeletionShare, so that deletions, however many, leave the space that garbage
+	// collection needs to free theirs.
 	CollectionShare
-	// Shares is how many shares there are.
+	// Shares is the number of shares.
 	Shares = 3
 )
 
-// Sharing is implemented by state machines with entries that may use a share of the reserve. The
-// entries of others have NoShare.
+// Sharing is implemented by state machines with entries that may use a share of the reserve.
+// Without it all entries have NoShare.
 type Sharing interface {
-	// ShareOf looks at what was proposed. It may run beside Apply.
+	// ShareOf judges the data of a proposal. It may run at the same time as Apply.
 	ShareOf(data []byte) Share
 }
 
@@ -138,14 +153,14 @@ type Snapshot interface {
 type Staged interface {
 	// Install replaces the state atomically, and is durable when it returns.
 	Install() error
-	// Discard releases what staging took.
+	// Discard releases what staging has stored.
 	Discard()
 }
 
 // Leadership is a group's view of which replica leads it.
 type Leadership struct {
 	Term uint64
-	// Leader is 0 when none is known to lead.
+	// Leader is 0 when no leader is known.
 	Leader keys.ReplicaID
 	// IsLeader says that this replica leads at Term.
 	IsLeader bool

@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Step takes a message from a peer. The message belongs to the group from here on. What Raft
-// refuses is dropped, as a network may drop it; so is what cannot be, and then the reason is
-// returned.
+// Step takes a message from a peer. The group owns the message from here on. A message that Raft
+// refuses is dropped, as a network may drop it. A message that no correct peer sends is dropped
+// too, and the reason is returned.
 func (g *Group) Step(m *peerpb.RaftMessage) Refusal {
 	if why := g.WellFormed(m); why != "" {
 		return why
@@ -28,7 +28,7 @@ func (g *Group) Step(m *peerpb.RaftMessage) Refusal {
 	return ""
 }
 
-// take takes a message that can be.
+// take steps a message that was found valid.
 func (g *Group) take(m *peerpb.RaftMessage) {
 	kind := raftpb.MessageType(m.GetType())
 	from := keys.ReplicaID(m.GetFrom())
@@ -45,7 +45,7 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 			if g.echo == nil {
 				g.echo = make(map[keys.ReplicaID]uint64, 1)
 			}
-			// The earliest of several: the answer then promises less.
+			// Of several heartbeats, answer the earliest: that answer promises less.
 			if old, ok := g.echo[from]; !ok || m.GetSent() < old {
 				g.echo[from] = m.GetSent()
 			}
@@ -59,8 +59,8 @@ func (g *Group) take(m *peerpb.RaftMessage) {
 	g.succession.heard(g, m)
 	msg := inbound(m)
 	if kind == raftpb.MsgHeartbeat && m.GetCommit() > g.validator.least {
-		// Entries that came just before may have taken the place of that one; the next heartbeat
-		// says it again.
+		// Entries that came just before may have replaced that entry; the next heartbeat carries
+		// the commit index again.
 		msg.Commit = nil
 	}
 	switch {
@@ -85,12 +85,12 @@ func (g *Group) step(m *raftpb.Message) {
 	}
 }
 
-// StepLocal takes the answer of a storage thread.
+// StepLocal takes the response of a storage thread.
 func (g *Group) StepLocal(m *raftpb.Message) error { return g.node.Step(m) }
 
 // Tick advances the group's timers. It does nothing in a sleeping group. A leader that has had
-// nothing to do for sleepAfter ticks (0: never) puts the group to sleep, without those followers
-// that away says are away (nil: none is).
+// nothing to do for sleepAfter ticks (0: never) puts the group to sleep, even if followers for
+// which away returns true are not reached (nil: no follower is away).
 func (g *Group) Tick(sleepAfter int, away func(keys.ReplicaID) bool) {
 	if g.sleep.asleep || g.maybeLeadToSleep(sleepAfter, away) {
 		return
@@ -121,14 +121,14 @@ func (g *Group) Propose(term uint64, data [][]byte) error {
 	self := uint64(g.config.Self)
 	err := g.node.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: &self, Entries: entries})
 	if errors.Is(err, raft.ErrProposalDropped) {
-		// Too much is uncommitted. What comes later must not be appended without this.
+		// Too much is uncommitted. Later entries must not be appended without this one.
 		g.abdicate()
 	}
 	return err
 }
 
-// ReadIndex asks for a read index; it comes back in an Output with the same request, or never (a
-// change of leader). No two requests in one term may be the same.
+// ReadIndex asks for a read index. The answer comes in an Output with the same request, or never,
+// if the leader changes. Requests must be unique within a term.
 func (g *Group) ReadIndex(request []byte) {
 	g.Wake()
 	g.sleep.idle = 0
@@ -137,7 +137,7 @@ func (g *Group) ReadIndex(request []byte) {
 	g.node.ReadIndex(request)
 }
 
-// Campaign starts an election, which PreVote keeps from disturbing a leader that is heard.
+// Campaign starts an election. PreVote keeps it from disturbing a leader that the others hear.
 func (g *Group) Campaign() {
 	g.wakeUp(false)
 	if !g.isLeader && !g.withholdVotes {
@@ -147,7 +147,7 @@ func (g *Group) Campaign() {
 	}
 }
 
-// CampaignAgain starts an election anew that has found too few that would vote; one in which votes
+// CampaignAgain restarts an election that has found too few pre-votes; an election in which votes
 // are counted goes on.
 func (g *Group) CampaignAgain() {
 	if g.node.BasicStatus().RaftState != raft.StateCandidate {

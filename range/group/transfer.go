@@ -8,15 +8,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Handing over ends a leadership for good, whatever becomes of the transfer: the message that makes
-// the other replica campaign may be late, so the lease cannot be taken up again in this term; and
-// Raft refused proposals meanwhile, so the state machine, which evaluates each command on top of
-// those before it, cannot simply go on either. A leader whose transfer came to nothing (the other
-// was down) therefore tries the next follower, until another one leads.
+// Handing over ends a leadership for good, even if the transfer fails. The message that makes the
+// other replica campaign may be late, so the lease cannot be resumed in this term. And Raft refused
+// proposals meanwhile, so the state machine, which evaluates each command on top of those before
+// it, cannot simply go on either. So a leader whose transfer failed (the other replica was down)
+// tries the next follower, until another replica leads.
 
 // TransferLeader gives up the lease and the leadership of a term, if it is the present one, and
-// asks another replica to take over. The caller has seen to it that no later leader writes below
-// what was read here; Resign is for one that has not.
+// asks another replica to take over. The caller has made sure that no later leader writes below the
+// timestamps read here; a caller that has not uses Resign.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	if !g.isLeader || g.term != term || to == g.config.Self {
 		return
@@ -24,7 +24,7 @@ func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	g.wakeUp(false)
 	g.abdicate()
 	g.successorAfter, g.successor = 0, 0
-	if g.electable(to) { // otherwise another one is found, for the state machine has closed its books
+	if g.electable(to) { // otherwise pushTransfer finds another replica
 		g.transfer(to)
 	}
 }
@@ -34,9 +34,9 @@ func (g *Group) transfer(to keys.ReplicaID) {
 	g.node.TransferLeader(uint64(to))
 }
 
-// Resign gives up the lease and the leadership of a term, if it is the present one. Another replica
-// is asked to take over when the lease would have ended: there are reads that count on it. If
-// nothing comes of that, others are.
+// Resign gives up the lease and the leadership of a term, if it is the present one. It asks another
+// replica to take over only when the lease would have ended, because some reads rely on the lease.
+// If that replica does not take over, it asks the others.
 func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 	if g.isLeader && g.term == term && to != g.config.Self {
 		g.wakeUp(false)
@@ -54,7 +54,7 @@ func (g *Group) abdicate() {
 	g.abdicated, g.isLeader, g.leader, g.tell = true, false, 0, true
 }
 
-// pushTransfer is called each tick while the group has abdicated and no other replica leads.
+// pushTransfer is called at each tick while the group has abdicated and no other replica leads.
 func (g *Group) pushTransfer() {
 	if g.now < g.successorAfter {
 		return
@@ -69,7 +69,7 @@ func (g *Group) pushTransfer() {
 		return
 	}
 	if !g.replaceable() {
-		if !g.tell { // otherwise the state machine has not heard yet that it does not lead
+		if !g.tell { // otherwise the state machine has not been told yet that it does not lead
 			g.resume()
 		}
 		return
@@ -86,7 +86,7 @@ func (g *Group) pushTransfer() {
 	}
 }
 
-// replaceable says whether there is another replica that can lead.
+// replaceable reports whether another replica can lead.
 func (g *Group) replaceable() bool {
 	c := g.Configuration()
 	return slices.ContainsFunc(c.Members, func(m Member) bool {
@@ -95,7 +95,7 @@ func (g *Group) replaceable() bool {
 }
 
 // resume takes up a leadership again that no other replica can take over. The lease stays forfeited
-// if one was asked to in this term, when it could.
+// if another replica was asked to take over in this term.
 func (g *Group) resume() {
 	g.abdicated, g.isLeader, g.leader, g.tell = false, true, g.config.Self, true
 	if !g.handed {

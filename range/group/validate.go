@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// WellFormed looks at what a message says of itself. It may be called from any goroutine.
+// WellFormed checks a message on its own, without this replica's state. It may be called from any
+// goroutine.
 func (g *Group) WellFormed(m *peerpb.RaftMessage) Refusal {
 	configuration := g.Configuration()
 	if m.GetTo() != uint64(g.config.Self) || m.GetFrom() == uint64(g.config.Self) ||
@@ -52,14 +53,14 @@ func contextFits(kind raftpb.MessageType, context []byte) bool {
 	}
 	switch kind {
 	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
-		return len(context) == readContext // Raft takes it for the number of a read
+		return len(context) == readContext // Raft reads it as the number of a read
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		return string(context) == campaignTransfer
 	}
 	return false
 }
 
-// consecutive says whether entries follow each other, and what they are appended to.
+// consecutive reports whether the entries follow each other and the entry before them.
 func consecutive(m *peerpb.RaftMessage) bool {
 	index, term := m.GetIndex(), m.GetLogTerm()
 	for _, e := range m.GetEntries() {
@@ -73,7 +74,7 @@ func consecutive(m *peerpb.RaftMessage) bool {
 	return index <= MaxIndex
 }
 
-// entryFits says whether an entry is one that a leader appends.
+// entryFits reports whether a leader can have appended an entry.
 func entryFits(e *peerpb.Entry) bool {
 	switch raftpb.EntryType(e.GetType()) {
 	case raftpb.EntryNormal:
@@ -85,7 +86,7 @@ func entryFits(e *peerpb.Entry) bool {
 	return false
 }
 
-// ours says whether a snapshot is one that a replica of this group can have.
+// ours reports whether a replica of this group can have sent a snapshot.
 func (g *Group) ours(m *peerpb.RaftMessage) bool {
 	s := m.GetSnapshot()
 	if s.GetIndex() == 0 || s.GetIndex() > MaxIndex || s.GetTerm() == 0 || s.GetTerm() > m.GetTerm() {
@@ -95,8 +96,8 @@ func (g *Group) ours(m *peerpb.RaftMessage) bool {
 	return ok && c.Role(g.config.Self) != 0
 }
 
-// believable looks at what a well-formed message says, with what this replica knows. It may change
-// the message.
+// believable checks a well-formed message against what this replica knows. It may change the
+// message.
 func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 	p := &g.validator
 	if m.GetTerm() > max(g.term, p.base)+maxJump {
@@ -128,10 +129,10 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 		if g.leadsIn(m.GetTerm()) {
 			return RefusedRead
 		}
-		m.Context = nil // of another term
+		m.Context = nil // a read of another term
 	case raftpb.MsgAppResp:
-		// What a leader has sent was in an Output. Late ones of a leadership that is over may say
-		// more, and Raft drops them.
+		// An Output contained all that a leader has sent. A late answer to a former leadership may
+		// acknowledge more, and Raft drops it.
 		if !m.GetReject() && m.GetIndex() > p.last && g.leadsIn(m.GetTerm()) {
 			return RefusedAck
 		}
@@ -149,10 +150,10 @@ func (g *Group) believable(m *peerpb.RaftMessage) Refusal {
 	return ""
 }
 
-// denies says whether a follower has not, as it says, the last entry that it has acknowledged to
-// this leader. Raft asks such a follower from there, as it can ask from nowhere else, and at once,
-// and so the two would ask and deny without a pause for as long as this replica leads. If the
-// denial is lost, Raft asks when the follower answers the next heartbeat.
+// denies reports whether a follower says that it lacks the last entry that it has acknowledged to
+// this leader. Raft would probe at once from that entry, as it can from nowhere else, and so the
+// two would probe and deny without a pause for as long as this replica leads. If the denial is
+// dropped, Raft probes only when the follower answers the next heartbeat.
 func (g *Group) denies(m *peerpb.RaftMessage) (denied bool) {
 	if !g.leadsIn(m.GetTerm()) {
 		return false
@@ -165,14 +166,14 @@ func (g *Group) denies(m *peerpb.RaftMessage) (denied bool) {
 	return denied
 }
 
-// leadsIn says whether Raft leads in a term at this moment.
+// leadsIn reports whether Raft leads in a term at this moment.
 func (g *Group) leadsIn(term uint64) bool {
 	status := g.node.BasicStatus()
 	return status.RaftState == raft.StateLeader && status.HardState.GetTerm() == term
 }
 
-// acceptable says whether a message of this type may come from a peer. Local messages and proposals
-// may not; and reads are asked of leaders only, so none is forwarded.
+// acceptable reports whether a peer may send messages of this type. Peers send no local messages
+// and no proposals, and forward no reads, which are asked of leaders only.
 func acceptable(t raftpb.MessageType) bool {
 	switch t {
 	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote,
@@ -183,13 +184,13 @@ func acceptable(t raftpb.MessageType) bool {
 	return false
 }
 
-// tickValidator lets a claim count that has lasted.
+// tickValidator accepts a claim that has lasted.
 func (g *Group) tickValidator() {
 	p := &g.validator
 	p.lost.tick()
 	if g.leader != 0 && !g.isLeader {
-		// Followers do not speak to each other, so nothing would contradict a forged claim; the
-		// leader hears the true ones.
+		// Followers do not talk to each other, so nothing would contradict a forged claim here; the
+		// leader hears the true terms.
 		return
 	}
 	for i := range p.claims {

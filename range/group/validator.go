@@ -10,13 +10,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Raft believes its peers: it takes over any higher term, for good, and panics if a message says
-// what cannot be. So nothing reaches it, is kept by it, or changes anything else in the group,
-// before it was looked at here. What is refused is as if the network had lost it, but counted.
+// Raft trusts its peers: it adopts any higher term for good, and panics if a message is
+// inconsistent. So every message is checked here before it reaches Raft or changes anything else in
+// the group. A refused message counts as lost by the network, and is counted in a metric.
 //
 // A message is refused that
 //
-//	type             is none that a replica sends to another
+//	type             is of a type that replicas do not send to each other
 //	sender           is from a replica that was removed, or not for this replica. A follower that
 //	                 lags behind a change hears a leader that it does not know: one that was added
 //	                 later has a higher id than all that it knows
@@ -32,14 +32,14 @@ import (
 //	                 it has acknowledged to it
 //	read             answers reads that the leader has not asked about
 //	context          has a context that its type does not have
-//	snapshot         offers a snapshot without its description, or of a configuration that cannot be
-//	                 or that this replica is not in
+//	snapshot         offers a snapshot without its description, or with a configuration that is
+//	                 invalid or does not contain this replica
 //
-// What is left is what an honest replica could have sent. A forged message that a member of the
-// group could have sent is believed: it can depose a leader, and lie about what is stored where. A
-// follower of which it lies that it has stored more than it has stops when the leader commits that;
-// it goes on when it is started again under another leader. A forged message leaves nothing on disk
-// that does not open.
+// An honest replica could have sent all remaining messages. A forged message that a member of the
+// group could have sent is believed: it can depose a leader, and lie about what is stored where. If
+// it lies that a follower has stored more than the follower has, that follower stops when the
+// leader commits those entries; it continues when it is restarted under another leader. A forged
+// message leaves nothing on disk that does not open.
 //
 // INVARIANT: no message that passes makes Raft panic. The panics that a message could reach, and
 // what forbids them: commitTo beyond the log (commit), the answer to a message without a term and
@@ -65,31 +65,32 @@ const (
 	RefusedSnapshot Refusal = "snapshot"
 )
 
-// Refusals are all reasons.
+// Refusals lists all reasons.
 var Refusals = []Refusal{RefusedType, RefusedSender, RefusedTerm, RefusedJump, RefusedIndex,
 	RefusedEntries, RefusedCommit, RefusedAck,
 	RefusedRead, RefusedContext, RefusedSnapshot}
 
 const (
-	// MaxTerm is what no number of elections reaches: one each millisecond for eight thousand
-	// years. It is far from where terms overflow.
+	// MaxTerm is higher than any number of elections: one each millisecond for eight thousand
+	// years. It is far below where terms overflow.
 	MaxTerm = 1 << 48
-	// MaxIndex is the same for entries: a million each second for two thousand years.
+	// MaxIndex is the same for entries: a million per second for two thousand years.
 	MaxIndex = 1 << 56
-	// maxJump is by how much a message may raise the term at once: a replica that has missed an
-	// election each second for twelve days is still at home in its group with the first message.
-	// From one message to MaxTerm is a quarter of a thousand million of them.
+	// maxJump is by how much a message may raise the term at once. With it, a replica that has
+	// missed an election each second for twelve days accepts the first message. To raise a term to
+	// MaxTerm takes 268 million messages.
 	maxJump = 1 << 20
-	// claimTimeouts is for how many election timeouts a peer has to repeat a term that is further
-	// ahead, and lostTimeouts a leader that it has committed what this log does not have.
+	// claimTimeouts is for how many election timeouts a peer must repeat a term that is further
+	// ahead before it is accepted. lostTimeouts is the same for a leader that says it has committed
+	// what this log does not have.
 	claimTimeouts = 5
 	lostTimeouts  = 3
 )
 
-// ErrImplausible is returned for a replica whose stored term or log cannot be.
-var ErrImplausible = errors.New("what is on disk cannot be")
+// ErrImplausible is returned for a replica whose stored term or log is impossible.
+var ErrImplausible = errors.New("the stored term or log is impossible")
 
-// sane says whether a replica can be opened with what its storage has.
+// sane returns an error if a replica cannot be opened with what its storage holds.
 func sane(storage raft.Storage, hard *raftpb.HardState) error {
 	last, err := storage.LastIndex()
 	if err != nil {
@@ -116,32 +117,34 @@ func sane(storage raft.Storage, hard *raftpb.HardState) error {
 	return nil
 }
 
-// validator is what the group remembers to tell messages that an honest peer could have sent from
-// those that none could.
+// validator is the state by which the group tells messages that an honest peer could have sent from
+// others.
 type validator struct {
-	// last is where the log ended after the last Output, with what was given to the storage. Where
-	// it ends now is between least and most, whichever of the messages since then Raft has taken.
+	// last is the end of the log after the last Output, including what was given to the storage.
+	// The log now ends between least and most, depending on which of the messages since then Raft
+	// has accepted.
 	last, least, most uint64
-	// reads is the highest number of a read about which heartbeats of a term asked.
+	// reads holds a term, and the highest number of a read that heartbeats of that term asked
+	// about.
 	reads struct{ term, highest uint64 }
 	// base is a term that a peer has claimed for long enough.
 	base   uint64
 	claims []claim
 	lost   persistence
-	// broken is why the replica has to end.
+	// broken is the reason why the replica must stop.
 	broken error
 }
 
-// claim is what one peer says of a term that is too far ahead. One that really is so far ahead says
-// it with all its messages, and goes on until it is heard; a forged one is contradicted by the next
-// message of the one that it pretends to be from. Claims count on a leader, and on a replica that
-// knows none.
+// claim is a peer's claim of a term that is too far ahead. A peer that is really so far ahead
+// claims its term with all its messages, until it is believed; a forged claim is contradicted by
+// the next message of the true peer. Claims are accepted by a leader, and by a replica that knows
+// no leader.
 type claim struct {
 	from, term uint64
 	persistence
 }
 
-// persistence counts the ticks in which something was said, as long as it is not contradicted.
+// persistence counts the ticks in which the same thing was said and not contradicted.
 type persistence struct {
 	ticks int
 	said  bool
@@ -153,13 +156,13 @@ func (p *persistence) tick() {
 	}
 }
 
-// logEnds sets where the log ends.
+// logEnds sets the end of the log.
 func (p *validator) logEnds(last uint64) { p.last, p.least, p.most = last, last, last }
 
-// mayEnd says that the log may end there now.
+// mayEnd notes that the log may end at last now.
 func (p *validator) mayEnd(last uint64) { p.least, p.most = min(p.least, last), max(p.most, last) }
 
-// askedAbout takes note of a heartbeat that goes out.
+// askedAbout notes a heartbeat that is sent.
 func (p *validator) askedAbout(m *raftpb.Message) {
 	if m.GetType() != raftpb.MsgHeartbeat || len(m.GetContext()) != readContext {
 		return
@@ -186,5 +189,6 @@ func (p *validator) contradict(from uint64) {
 	}
 }
 
-// Broken is why the replica must not go on: it has lost what it has acknowledged. Nil if it may.
+// Broken returns the reason why the replica must not go on: it has lost entries that it has
+// acknowledged. It returns nil if the replica may go on.
 func (p *validator) Broken() error { return p.broken }

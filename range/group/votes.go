@@ -7,9 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// considerVotes lets Raft see the requests for votes that no promise stands against. The others are
+// considerVotes passes to Raft the requests for votes that no promise forbids. The others are
 // dropped, as Raft drops them while it has heard a leader lately, and the candidate asks again; or
-// they wait for the end of the promise, if the process of the leader is gone.
+// they wait for the end of the promise, if the leader's process is gone.
 func (g *Group) considerVotes(now int64) {
 	g.forgetGone(now)
 	votes := g.leasePromise.votes
@@ -26,7 +26,7 @@ func (g *Group) considerVotes(now int64) {
 	g.leasePromise.votes = kept
 }
 
-// considerVote lets Raft see a request for a vote.
+// considerVote passes a request for a vote to Raft.
 func (g *Group) considerVote(m *raftpb.Message) {
 	g.aversion.asked(m, g.config.Storage, g.config.ElectionTicks)
 	if !g.defers(m) {
@@ -34,7 +34,7 @@ func (g *Group) considerVote(m *raftpb.Message) {
 	}
 }
 
-// defers puts a request for a vote off, if that is to be.
+// defers puts a request for a vote off if tieBreak requires it, and reports whether it did.
 func (g *Group) defers(m *raftpb.Message) bool {
 	t := &g.tieBreak
 	if m.GetType() != raftpb.MsgPreVote || t.index == 0 || m.GetFrom() < uint64(g.config.Self) ||
@@ -52,7 +52,7 @@ func (g *Group) defers(m *raftpb.Message) bool {
 	return true
 }
 
-// LeaderGone tells the group that the process of its leader is gone. What comes of that depends on
+// LeaderGone tells the group that the process of its leader is gone. The replica acts on it in
 // Succeed.
 func (g *Group) LeaderGone() {
 	if g.leader != 0 && g.leader != g.config.Self {
@@ -62,8 +62,8 @@ func (g *Group) LeaderGone() {
 
 // Succeed is called at ticks. A replica whose leader's process is gone, and whose promise has run
 // out, campaigns ahead of its election timer if turn allows it: campaigns of very many groups at
-// once would keep each other from ending. turn is called only for a replica that can campaign, and
-// does not leave that to others.
+// once would keep each other from ending. turn is called only for a replica that can campaign and
+// is not leader-averse.
 func (g *Group) Succeed(now int64, turn func() bool) {
 	g.forgetGone(now)
 	s := &g.succession
@@ -71,12 +71,13 @@ func (g *Group) Succeed(now int64, turn func() bool) {
 		!g.Configuration().Electable(g.config.Self) {
 		return
 	}
-	// Raft may have heard of a new leader since the last Output.
+	// Raft may have learned of a new leader since the last Output.
 	status := g.node.BasicStatus()
 	if status.Lead != 0 || status.RaftState == raft.StateCandidate {
 		return
 	}
-	// A replica that has asked for votes already has the better chance: it gets this one's.
+	// A replica that has already asked for votes has the better chance: it gets this replica's
+	// vote.
 	if len(g.leasePromise.votes) > 0 || !turn() {
 		return
 	}
@@ -86,14 +87,14 @@ func (g *Group) Succeed(now int64, turn func() bool) {
 	g.Campaign()
 }
 
-// forgetGone has Raft forget a leader whose process is gone, when nothing is owed to it any more:
-// a follower that knows a leader would not vote for another one yet.
+// forgetGone makes Raft forget a leader whose process is gone, once the promise to it has ended: a
+// follower that knows a leader would not vote for another one yet.
 func (g *Group) forgetGone(now int64) {
 	s := &g.succession
 	if !s.believed || g.withholdVotes || g.leasePromise.stands(now) {
 		return
 	}
-	// What came since the last Output may have brought another leader, which must not be forgotten.
+	// A message since the last Output may have brought another leader, which must not be forgotten.
 	if status := g.node.BasicStatus(); status.Lead != uint64(g.leader) ||
 		status.GetTerm() != g.term {
 		return
@@ -104,8 +105,8 @@ func (g *Group) forgetGone(now int64) {
 	}
 }
 
-// heard ends the belief that the process of the leader is gone, if a message is one that only a
-// leader sends, in the present term.
+// heard ends the belief that the leader's process is gone, if only the present term's leader can
+// have sent the message.
 func (s *succession) heard(g *Group, m *peerpb.RaftMessage) {
 	switch raftpb.MessageType(m.GetType()) {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
@@ -115,8 +116,8 @@ func (s *succession) heard(g *Group, m *peerpb.RaftMessage) {
 	}
 }
 
-// SetLeaderAverse keeps this replica from campaigning as long as another one may do so: it would
-// lead badly (its disk stalls, or is full). It votes, it takes over what is handed to it, and in a
-// group that has known no leader for averseTicks election timeouts it campaigns after all. Nor does
-// it hand over by itself what it leads: that is its owner's business.
+// SetLeaderAverse keeps this replica from campaigning as long as another one may do so, because it
+// would lead badly (its disk stalls, or is full). It still votes and takes over what is handed to
+// it, and in a group that has known no leader for averseTicks election timeouts it campaigns after
+// all. It does not hand over leaderships by itself: that is the owner's decision.
 func (v *voting) SetLeaderAverse(averse bool) { v.aversion.on = averse }

@@ -10,23 +10,23 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// addresses say on which host each replica of a group is, and have these hosts counted as peers.
-// They follow the configuration. A replica that lags behind a change of the configuration may not
-// know its leader: it learns where the leader is from the leader's messages, which come from an
+// addresses maps each replica of a group to its host, and counts these hosts as peers. The map
+// follows the configuration. A replica that lags behind a change of the configuration may not know
+// its leader: it learns the leader's host from the leader's messages, which come from an
 // authenticated host.
 type addresses struct {
-	// at is replaced, and not changed.
+	// at holds the map. A change stores a new map; a stored map is never changed.
 	at atomic.Pointer[map[keys.ReplicaID]uint64]
-	// own is this host, which is no peer.
+	// own is the id of this host, which is not counted as a peer.
 	own   uint64
 	peers *peers.Peers
-	// changing is held for a change.
+	// changing is held while at is replaced.
 	changing sync.Mutex
-	// counted says whether the hosts are counted as peers. Guarded by changing.
+	// counted is true while the hosts are counted as peers. Guarded by changing.
 	counted bool
 }
 
-// maxLearned bounds the addresses that are learned from messages.
+// maxLearned bounds the number of addresses learned from messages.
 const maxLearned = 8
 
 func (a *addresses) init(own uint64, p *peers.Peers) {
@@ -34,13 +34,13 @@ func (a *addresses) init(own uint64, p *peers.Peers) {
 	a.own, a.peers = own, p
 }
 
-// hosts says on which host each replica is. The caller must not change it.
+// hosts returns the map from replicas to hosts. The caller must not change it.
 func (a *addresses) hosts() map[keys.ReplicaID]uint64 { return *a.at.Load() }
 
 // HostOf returns the host of a replica, 0 if it is not known.
 func (a *addresses) HostOf(id keys.ReplicaID) uint64 { return a.hosts()[id] }
 
-// on returns the replica that is on a host; false if there is none.
+// on returns the replica that is on a host; false if no replica is.
 func (a *addresses) on(host uint64) (keys.ReplicaID, bool) {
 	for id, at := range a.hosts() {
 		if at == host {
@@ -60,8 +60,8 @@ func (a *addresses) onAny(hosts []uint64) bool {
 	return false
 }
 
-// follow makes the addresses those of a configuration. What was learned of replicas that are newer
-// stays.
+// follow sets the addresses to those of a configuration. Learned addresses of replicas that are
+// newer than the configuration stay.
 func (a *addresses) follow(c *group.Configuration) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -79,8 +79,8 @@ func (a *addresses) follow(c *group.Configuration) {
 	a.setLocked(next)
 }
 
-// learn takes note of where a replica is that the configuration here, of so many members, does not
-// have yet. It returns false if the replica cannot be there.
+// learn records the host of a replica that this host's configuration, with that many members, does
+// not contain yet. It returns false if the replica cannot be on that host.
 func (a *addresses) learn(id keys.ReplicaID, host uint64, members int) bool {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -97,7 +97,7 @@ func (a *addresses) learn(id keys.ReplicaID, host uint64, members int) bool {
 	return true
 }
 
-// setLocked replaces the addresses, and counts the peers anew.
+// setLocked replaces the addresses and updates the counts of the peers.
 func (a *addresses) setLocked(next map[keys.ReplicaID]uint64) {
 	old := a.hosts()
 	a.at.Store(&next)
@@ -107,7 +107,7 @@ func (a *addresses) setLocked(next map[keys.ReplicaID]uint64) {
 	}
 }
 
-// count has the hosts of the replicas counted as peers, or not any more.
+// count adds the hosts of the replicas to the peers, or removes them.
 func (a *addresses) count(counted bool) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
@@ -121,7 +121,7 @@ func (a *addresses) count(counted bool) {
 	a.counted = counted
 }
 
-// each calls visit for the hosts of replicas that are peers.
+// each calls visit for the host of each replica but this host.
 func (a *addresses) each(of map[keys.ReplicaID]uint64, visit func(host uint64)) {
 	for _, host := range of {
 		if host != a.own {

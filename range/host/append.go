@@ -1,12 +1,16 @@
 package host
 
 import (
+	"sync"
+	"time"
+
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// append turns a MsgStorageAppend into an append of the log; false if the group failed over it.
+// append turns a MsgStorageAppend into an append to the log. It returns false if the group failed.
 func (s *shard) append(g *Group, m *raftpb.Message) bool {
 	a := &raftlog.Append{Group: g.storage, Entries: m.Entries,
 		Context: &appended{group: g, responses: m.Responses}}
@@ -27,17 +31,19 @@ func (s *shard) append(g *Group, m *raftpb.Message) bool {
 	return true
 }
 
-// appended is the context of an append: what the group sends when it is done.
+// appended is the context of an append: the messages that the group sends when the append is
+// durable.
 type appended struct {
 	group     *Group
 	responses []*raftpb.Message
 }
 
-// onAppended runs on the log's append worker after each synced batch: peers are answered at once,
-// with one message per host for the whole batch, and the shards are woken once each.
+// onAppended runs on the log's append worker after each synced batch. It answers the peers at once,
+// with one message per host for the whole batch, and wakes each shard once.
 func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 	var out sends
 	out.init()
+	now := time.Now()
 	wake := make(map[*shard][]*Group, len(h.shards))
 	for _, a := range batch {
 		c := a.Context.(*appended)
@@ -51,6 +57,10 @@ func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 			}
 			g.work.Done()
 			continue
+		}
+		if n := len(a.Entries); n > 0 {
+			g.logged.note(appendTimes{first: a.Entries[0].GetIndex(), last: a.Entries[n-1].GetIndex(),
+				writing: a.Writing, synced: now})
 		}
 		var local []*raftpb.Message
 		for _, m := range c.responses {
@@ -71,4 +81,45 @@ func (h *Host) onAppended(batch []*raftlog.Append, err error) {
 	for s, groups := range wake {
 		s.enqueue(groups...)
 	}
+}
+
+// keptTimes is the number of appends whose times a group remembers. A leader has fewer appends in
+// flight.
+const keptTimes = 8
+
+// entryTimes remembers when the latest appends of a group were written to the log, so that the
+// state machine can say what an entry waited for. The append worker writes it, the apply workers
+// read it.
+type entryTimes struct {
+	mu   sync.Mutex
+	ring [keptTimes]appendTimes
+	next int
+}
+
+// appendTimes holds the times of one append, whose entries have the indexes first to last.
+type appendTimes struct {
+	first, last     uint64
+	writing, synced time.Time
+}
+
+// note remembers an append.
+func (t *entryTimes) note(a appendTimes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ring[t.next] = a
+	t.next = (t.next + 1) % keptTimes
+}
+
+// of returns the times of an entry, from the latest append that contains it; zero if the group has
+// forgotten that append.
+func (t *entryTimes) of(index uint64) group.Times {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range keptTimes {
+		a := &t.ring[(t.next+keptTimes-1-i)%keptTimes]
+		if a.first <= index && index <= a.last && a.last != 0 {
+			return group.Times{Writing: a.writing, Synced: a.synced}
+		}
+	}
+	return group.Times{}
 }

@@ -13,36 +13,37 @@ import (
 )
 
 // task is a piece of work in a group's apply queue. Exactly one field is set. The caller that adds
-// a task has counted it in Group.work. Raft bounds how much of the tasks can be entries.
+// a task has counted it in Group.work. Raft bounds how many bytes of entries the tasks hold.
 type task struct {
 	apply   *raftpb.Message
 	install *installation
-	// run is anything that must not run beside applying.
+	// run is work that must not run at the same time as applying.
 	run func()
 }
 
-// installation is a snapshot that Raft accepted, and the append that makes the log follow it.
+// installation is a snapshot that Raft has accepted, and the append that replaces the log with the
+// snapshot.
 //
-// INVARIANT: appends get to the log in the order in which Raft gave them out. An entry behind a
-// snapshot that is not in the log yet would be acknowledged, and then be deleted with all that the
-// snapshot replaces.
+// INVARIANT: appends get to the log in the order in which Raft gave them out. If an entry behind
+// the snapshot reached the log first, it would be acknowledged, and then deleted with everything
+// that the snapshot replaces.
 type installation struct {
 	staged group.Staged
 	append *raftlog.Append
-	// held are the appends that came behind the snapshot, and before the next one. Of the shard
-	// worker alone.
+	// held lists the appends that came after this snapshot and before the next one. Only the shard
+	// worker may touch it.
 	held []*raftlog.Append
 }
 
-// applyPool runs the tasks of all groups. What its workers keep is memory for entries.
+// applyPool runs the tasks of all groups. Each worker keeps a slice of entries as scratch memory.
 type applyPool = applyqueue.Pool[task, []group.Entry]
 
-// applier applies what is committed in a group, and runs what must not run beside that.
+// applier applies a group's committed entries, and runs what must not run at the same time.
 type applier struct {
 	group *Group
 	queue applyqueue.Queue[task, []group.Entry]
-	// broken: a task failed, and no task must run after it. Only the worker that runs the tasks may
-	// touch it.
+	// broken is set when a task failed: no later task may run. Only the worker that runs the tasks
+	// may touch it.
 	broken bool
 }
 
@@ -64,9 +65,10 @@ func (a *applier) DropTasks(tasks []task) {
 	}
 }
 
-// together is how many of the first tasks are run as one: those that apply entries, until it is
-// enough for one batch. On a leader that is what has come while the workers were busy: one batch of
-// it is ready earlier than the last of several, and hardly later than the first.
+// together returns how many of the first tasks are run as one: tasks that apply entries, until
+// their entries are enough for one batch. On a leader these tasks have come while the workers were
+// busy. One batch of all of them is done before the last of several batches would be, and hardly
+// later than the first.
 func together(tasks []task) int {
 	n, bytes := 0, 0
 	for n < len(tasks) && tasks[n].apply != nil && bytes < maxBatchBytes {
@@ -100,14 +102,14 @@ func (a *applier) runTogether(tasks []task, scratch *[]group.Entry) {
 	}
 }
 
-// fail marks the group failed on the apply worker: what is queued behind the failed task is not
-// run, even before the shard worker hears of it.
+// fail marks the group failed on the apply worker. The tasks behind the failed one are not run,
+// even before the shard worker learns of the failure.
 func (a *applier) fail(err error) {
 	a.broken = true
 	a.group.failFrom(err)
 }
 
-// applyEntries applies what the MsgStorageApply of the tasks carry, and answers them.
+// applyEntries applies the entries of the tasks' MsgStorageApply, and answers them.
 func (a *applier) applyEntries(tasks []task, scratch *[]group.Entry) {
 	entries := (*scratch)[:0]
 	var changes []changed
@@ -115,7 +117,7 @@ func (a *applier) applyEntries(tasks []task, scratch *[]group.Entry) {
 	for i, t := range tasks {
 		for j, e := range t.apply.Entries {
 			last = e.GetIndex()
-			entry := group.Entry{Index: last, Term: e.GetTerm()}
+			entry := group.Entry{Index: last, Term: e.GetTerm(), Times: a.group.logged.of(last)}
 			switch e.GetType() {
 			case raftpb.EntryNormal:
 				entry.Data = e.GetData()
@@ -155,10 +157,13 @@ func (a *applier) applyEntries(tasks []task, scratch *[]group.Entry) {
 	a.group.storage.Release(last, false)
 }
 
-// applyTogether applies entries, of which the last may be a change of the configuration. It gives
-// the configuration if that has changed.
+// applyTogether applies entries, of which only the last may change the configuration. It returns
+// the new configuration if that entry has changed it, and nil otherwise.
 func (a *applier) applyTogether(entries []group.Entry) (now *group.Configuration, err error) {
 	g, start, last := a.group, time.Now(), &entries[len(entries)-1]
+	for i := range entries {
+		entries[i].Times.Applying = start
+	}
 	if err := g.machine.Apply(entries); err != nil {
 		return nil, fmt.Errorf("applying entries %d to %d: %w", entries[0].Index, last.Index, err)
 	}
@@ -186,10 +191,10 @@ func (a *applier) applyTogether(entries []group.Entry) (now *group.Configuration
 // leadership is behind what it has left for later. What requests wait for on followers too is not
 // left for later (group.Urgent).
 
-// maxBatchBytes is the size from which on no further entries are added to a batch.
+// maxBatchBytes is the size at which a batch takes no further entries.
 const maxBatchBytes = 64 << 10
 
-// urgent says whether requests may wait for what followers apply.
+// urgent reports whether requests may wait for a follower to apply these entries.
 func (a *applier) urgent(m *raftpb.Message) bool {
 	machine, ok := a.group.machine.(group.Urgent)
 	return ok && slices.ContainsFunc(m.Entries, func(e *raftpb.Entry) bool {
@@ -197,7 +202,7 @@ func (a *applier) urgent(m *raftpb.Message) bool {
 	})
 }
 
-// entryBytes is about how much memory the entries of a message take.
+// entryBytes estimates how much memory the entries of a message take.
 func entryBytes(m *raftpb.Message) int {
 	n := 0
 	for _, e := range m.Entries {

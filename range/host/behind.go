@@ -9,31 +9,31 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// NearlyAll is how many entries a replica may lack that counts as caught up: while a partition is
-// written to, its followers always lack what is on its way.
+// NearlyAll is the number of entries that a replica may lack and still count as caught up: while a
+// partition is written to, its followers always lack the entries that are on their way.
 const NearlyAll = 64
 
-// HostCount is how many replicas a host has of some kind.
+// HostCount is the number of replicas of some kind on a host.
 type HostCount struct {
 	Host     uint64
 	Replicas int
 }
 
-// Behind counts the replicas that have not caught up with their leaders on this host. A round is
-// begun, each group answers on its shard worker, and the next round takes what the one before has
-// found, so nobody waits for a shard. The zero value is ready. Its methods may be called at the
-// same time as the groups answer; one goroutine begins rounds.
+// Behind counts, for each host, the replicas that have not caught up with their leader on this
+// host. Counting goes in rounds. Each group adds its followers on its shard worker, and the next
+// round returns the sums of the round before, so no caller waits for a shard. The zero value is
+// ready. Groups may add to a round while its methods run; only one goroutine may begin rounds.
 type Behind struct {
 	mu    sync.Mutex
 	round uint64
 	found map[uint64]int
 }
 
-// Next returns what the last round has found, by ascending host, and begins another round.
+// Next returns the counts of the last round, by ascending host, and begins another round.
 //
-// It asks the groups that are led here and awake, and those that sleep and have a member on a host
-// that is silent, or may have been when they fell asleep. Another group that sleeps has fallen
-// asleep when all its members had everything.
+// A round asks the groups that are led here and awake. It also asks sleeping groups with a member
+// on a host that is silent, or may have been silent when the group fell asleep. Any other sleeping
+// group fell asleep when all its members had all entries.
 func (b *Behind) Next(h *Host) []HostCount {
 	b.mu.Lock()
 	b.round++
@@ -68,13 +68,13 @@ func (b *Behind) Next(h *Host) []HostCount {
 	return counts
 }
 
-// lateRounds is for how many election timeouts a host counts as one that has just come back: until
-// then its groups that sleep are woken, and catch up.
+// lateRounds is the number of election timeouts during which a host counts as just returned. In
+// that time its sleeping groups are woken and catch up.
 const lateRounds = 30
 
-// behind lists the hosts of the voters that have not caught up with this leader. It is called by
-// the shard worker. Progress.Active does not count: it is false for a moment after each check of
-// the quorum.
+// behind lists the hosts of the voters that have not caught up with this leader. It runs on the
+// shard worker. It ignores Progress.Active, which is false for a moment after each check of the
+// quorum.
 func (g *Group) behind() (hosts []uint64) {
 	if !g.core.Leadership().IsLeader {
 		return nil

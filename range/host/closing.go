@@ -19,11 +19,12 @@ import (
 // group's closing.Replica.
 type sleepCloser struct {
 	group *Group
-	// closer is the state machine; nil if that closes no timestamps.
+	// closer is the state machine, or nil if the state machine closes no timestamps.
 	closer group.Closer
 }
 
-// bring has the heartbeats of a leader, which are sent next, say what the leader closes.
+// bring adds to the heartbeats of a leader, before they are sent, the timestamp that the leader
+// closes.
 func (s *sleepCloser) bring(messages []*peerpb.RaftMessage) {
 	var closed hlc.Timestamp
 	var index uint64
@@ -42,22 +43,23 @@ func (s *sleepCloser) bring(messages []*peerpb.RaftMessage) {
 				return
 			}
 		}
-		// Of a leader's closed timestamps only the wall time says anything, unless they are of reads;
-		// what is below is closed too.
+		// Heartbeats carry only the wall time. Followers take the timestamp with logical part 0,
+		// which is not above the leader's closed timestamp.
 		m.Closed, m.ClosedIndex = uint64(closed.Wall), index
 	}
 }
 
-// take takes what a heartbeat says. It holds whether that leader still leads or not.
+// take records the closed timestamp of a heartbeat. The timestamp holds even if its sender does not
+// lead any more.
 func (s *sleepCloser) take(m *peerpb.RaftMessage) {
 	if m.GetClosed() != 0 {
 		s.NoteClosed(hlc.Timestamp{Wall: int64(m.GetClosed())}, m.GetClosedIndex())
 	}
 }
 
-// sleep has timestamps closed for a group that is about to sleep under this host's replica,
-// together with the others that sleep. It returns false if that cannot be yet: it would be closed
-// up to now for as long as it sleeps.
+// sleep adds a group that is about to sleep under this host's replica to a set for which timestamps
+// are closed together. It returns false if the group must not sleep yet, because no timestamp would
+// be closed for it while it sleeps.
 func (s *sleepCloser) sleep() bool {
 	g := s.group
 	members := g.Configuration()
@@ -69,7 +71,7 @@ func (s *sleepCloser) sleep() bool {
 		host := g.HostOf(m.Replica)
 		switch {
 		case host == 0 || slices.Contains(c.Voters, host) || slices.Contains(c.Others, host):
-			return true // it is not known where that replica is
+			return true // the host of that replica is unknown
 		case m.Role == group.Voter:
 			c.Voters = append(c.Voters, host)
 		default:
@@ -114,23 +116,25 @@ func (s *sleepCloser) NoteClosed(closed hlc.Timestamp, index uint64) {
 	}
 }
 
-// sleepers are the groups that sleep under leaders here, and under leaders of other hosts, as far
-// as timestamps are closed for them.
+// sleepers holds the sets of groups for which timestamps are closed while they sleep, under leaders
+// on this host and on other hosts.
 type sleepers struct {
 	leading   *closing.Leading
 	following *closing.Following
-	// round is the round of the last tick.
+	// round is the number of the last tick's round.
 	round atomic.Uint64
 }
 
-// tells says whether there is something to be told to a host, or answered, of groups that sleep.
+// tells reports whether a ping to a host must carry something about sleeping groups: news of this
+// host's sets, or an answer about the host's own.
 func (s *sleepers) tells(host uint64) bool {
 	return s.leading.Tells(host) || s.following.Owes(host)
 }
 
-// wakeUnclosed has groups woken that sleep under replicas here without a timestamp being closed for
-// them any more: a follower did not follow, or could not be asked, when they went to sleep. As many
-// are woken as do not keep others from ending what they do; the others have their turn later.
+// wakeUnclosed wakes groups that sleep under replicas here and have lost their place in a set, so
+// that no timestamp is closed for them any more: a follower did not follow, or could not be asked,
+// when they went to sleep. It wakes only as many as leave the host free to finish other work; the
+// rest follow at later ticks.
 func (h *Host) wakeUnclosed() {
 	left := min(wakesPerTick, BusyGroups-h.Awake())
 	if left <= 0 {
@@ -160,7 +164,7 @@ func (h *Host) sleeper(id keys.PartitionID) closing.Replica {
 	return nil
 }
 
-// beginRound begins a round of what is closed for groups that sleep.
+// beginRound begins a round of closing timestamps for sleeping groups.
 func (h *Host) beginRound() (round uint64) {
 	wall, trusted := h.config.Clock.PhysicalReading()
 	if trusted {
@@ -172,7 +176,7 @@ func (h *Host) beginRound() (round uint64) {
 	return round
 }
 
-// hearClosed takes what a ping says of groups that sleep.
+// hearClosed takes the part of a ping that is about sleeping groups.
 func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
 	if a := p.GetAnswer(); a.GetIncarnation() == h.incarnation {
 		h.leading.Answered(from, a)
@@ -184,6 +188,6 @@ func (h *Host) hearClosed(from uint64, p *peerpb.HostPing) {
 	}
 }
 
-// SleepingClosed is for how many groups that sleep under leaders here timestamps are closed, and in
-// how many sets.
+// SleepingClosed returns for how many groups that sleep under leaders here timestamps are closed,
+// and in how many sets these groups are.
 func (s *sleepers) SleepingClosed() (groups, sets int) { return s.leading.Groups() }

@@ -11,64 +11,68 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// A follower without room stores nothing more that it is sent: otherwise the leader, which has a
-// quorum without it, would fill the rest of its disk, which the engines need for flushes and
-// compactions, the core for its own log, and the removal of a keyspace for saying so. To the leader
-// it looks like a follower that is slow: messages with entries are lost, heartbeats are answered.
-// When there is room again the answer to the next heartbeat shows what is missing, and the leader
-// sends that.
+// A follower whose disk is short of space stores no more of the entries that it is sent. Otherwise
+// the leader, which has a quorum without it, would fill the rest of the follower's disk. That rest
+// is needed: by the engines for flushes and compactions, by the core for its own log, and by the
+// removal of a keyspace for its commands. To the leader such a follower looks slow: messages with
+// entries are lost, heartbeats are answered. When the disk has space again, the answer to the next
+// heartbeat shows which entries are missing, and the leader sends them.
 //
-// How much is taken in is bounded before the room ends, so that what is under way then fits too: a
-// follower that was away is sent megabytes at once, by the leaders of many groups. What is taken
-// needs copies times its size of the disk, and there must be so much above the part of the reserve
-// that is kept. A part of the reserve is not, so that a leader whose followers all run out of room
-// at the same time gets its last entries committed: while no quorum has room, followers take
-// entries of data down to a part that deletions still leave alone (Room.UnderWay), because a
-// deletion comes behind those entries in the log. Entries without data, with which a leadership
-// begins, are always taken.
+// The bytes that are taken in are bounded before the space ends, so that what is under way then
+// still fits: a follower that was away is sent megabytes at once, by the leaders of many groups. A
+// message needs copies times its size on the disk, and this much must be free above the kept part
+// of the reserve. The rest of the reserve is for the case that all followers of a leader run out of
+// space at the same time: the leader's last entries must still be committed. So while no quorum has
+// space, followers take entries of data down to a lower bound (Room.UnderWay), which leaves space
+// for deletions, because a deletion comes behind those entries in the log. Entries without data,
+// with which a leadership begins, are always taken.
 //
-// Entries that lead to more room use more of the reserve (group.Share): otherwise a disk that is
-// full could never be made less full.
+// Entries that lead to more free space may use more of the reserve (group.Share). Otherwise a full
+// disk could never be emptied.
 
-// copies is how often an entry is on the disk in the worst case: in the log's file, in a table of
-// the log, and in one of the state.
+// copies is how many times an entry is on the disk in the worst case: in the log's file, in a table
+// of the log, and in a table of the state.
 const copies = 3
 
-// diskSpace is how much this host may still store.
+// diskSpace bounds how many bytes this host may still store.
 type diskSpace struct {
-	// none and takesShare are what peers are told: see Room. bounded: left counts.
+	// none and takesShare are sent to the peers: see Room. bounded is true while left limits what
+	// is taken.
 	none, bounded atomic.Bool
 	takesShare    atomic.Uint32
 
 	mu struct {
 		sync.Mutex
-		// left is how many bytes of entries of each share may still be taken, underWay how many of
-		// data while no quorum has room, and taken how many of all were since SetRoom.
+		// left is how many bytes of entries of each share may still be taken, underWay how many
+		// bytes of data entries while no quorum has room. taken counts the bytes of all entries
+		// taken since the last SetRoom.
 		left            [group.Shares]int64
 		underWay, taken int64
-		// refused is the size of a message that was refused; 0 if there is room for it now.
+		// refused is the size of the largest message that was refused; 0 if there is room for it
+		// now.
 		refused int64
 	}
 }
 
-// Unbounded is a disk with more room than what can come before it is looked at again.
+// Unbounded stands for more space than can be used before the disk is looked at again.
 const Unbounded = math.MaxInt64
 
-// Room is what a disk has room for.
+// Room says how much the disk may still take.
 type Room struct {
 	// None says that the disk is below its reserve.
 	None bool
-	// Bytes is how many bytes of the disk may be taken for entries of each share in all, for those
-	// too that are under way to the log. Unbounded: as many as come.
+	// Bytes is, for each share, how many bytes of the disk entries of that share may take,
+	// including entries that are under way to the log. Unbounded: no limit.
 	Bytes [group.Shares]int64
 	// UnderWay is how many bytes of the disk may be taken for entries of data that leaders proposed
 	// before a quorum ran out of room.
 	UnderWay int64
-	// Takes is the smallest share of which a disk below its reserve takes entries; NoShare: none.
+	// Takes is the smallest share whose entries a disk below its reserve still takes; NoShare: it
+	// takes none.
 	Takes group.Share
 }
 
-// SetRoom says what the disk has room for. The peers are told in pings. It is called with each
+// SetRoom sets how much the disk may still take. Pings tell the peers. The owner calls it at each
 // tick.
 func (h *Host) SetRoom(room Room) {
 	r := &h.disk
@@ -91,14 +95,14 @@ func (h *Host) SetRoom(room Room) {
 	r.none.Store(room.None || r.mu.refused > 0)
 }
 
-// UnappliedBytes is about how much is in the logs and not applied yet.
+// UnappliedBytes estimates how many bytes of entries are in the logs and not applied yet.
 func (h *Host) UnappliedBytes() (bytes int64) {
 	h.Groups(func(g *Group) { bytes += g.storage.BytesAbove(g.appliedState().Index) })
 	return bytes
 }
 
-// takes takes in a message for a group: with all of its entries, or only those of the first for
-// which there is room, or not at all, and then it returns false.
+// takes reserves space for a message to a group. It cuts the message's entries to the first ones
+// for which there is room, and returns false if there is room for none of them.
 func (r *diskSpace) takes(g *Group, m *peerpb.RaftMessage) bool {
 	if !r.bounded.Load() || !hasData(m) {
 		return true
@@ -136,8 +140,9 @@ func (r *diskSpace) takes(g *Group, m *peerpb.RaftMessage) bool {
 	return true
 }
 
-// noQuorumHasRoom says that no quorum of the group has room, as far as is known here. Then leaders
-// propose no data any more. What is under way has to arrive, for deletions come behind it.
+// noQuorumHasRoom reports whether, as far as this host knows, no quorum of the group has room.
+// Leaders then propose no more data. Entries that are under way must still arrive, because
+// deletions come behind them in the log.
 func (g *Group) noQuorumHasRoom() bool {
 	configuration := g.appliedState().Configuration
 	for _, voters := range [...][]uint64{configuration.GetVoters(),
@@ -156,14 +161,14 @@ func (g *Group) noQuorumHasRoom() bool {
 	return false
 }
 
-// bytes is how much may be taken in at present.
+// bytes returns how many bytes of data entries may be taken now.
 func (r *diskSpace) bytes() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uint64(max(0, r.mu.left[group.NoShare]))
 }
 
-// shareOf is the share of the reserve that an entry may use.
+// shareOf returns the share of the reserve that an entry may use.
 func (g *Group) shareOf(e *peerpb.Entry) group.Share {
 	switch machine, ok := g.machine.(group.Sharing); {
 	case len(e.GetData()) == 0, raftpb.EntryType(e.GetType()) != raftpb.EntryNormal:
@@ -174,14 +179,15 @@ func (g *Group) shareOf(e *peerpb.Entry) group.Share {
 	return group.NoShare
 }
 
-// messageOverhead and entrySize are what a message takes without its entries, and with one.
+// messageOverhead is the size of a message without its entries, and entrySize the size of one
+// entry.
 func messageOverhead(m *peerpb.RaftMessage) int {
 	return 64 + len(m.GetContext()) + len(m.GetSnapshot().GetConfState())
 }
 
 func entrySize(e *peerpb.Entry) int64 { return 64 + int64(len(e.GetData())) }
 
-// hasData says whether a message brings entries with data.
+// hasData reports whether a message brings entries with data.
 func hasData(m *peerpb.RaftMessage) bool {
 	if raftpb.MessageType(m.GetType()) != raftpb.MsgApp {
 		return false
@@ -194,12 +200,12 @@ func hasData(m *peerpb.RaftMessage) bool {
 	return false
 }
 
-// probeBytes is how much data a message may have at least that is sent to a host without room: such
-// a host may still take a little.
+// probeBytes is the most data that is sent to a host without room in any case: such a host may
+// still have space for a little.
 const probeBytes = 64 << 10
 
-// withheld says whether a message to a host is not worth sending, as that would not take it.
-// Entries that it would not take are left out of one that is.
+// withheld reports whether a message need not be sent, because its receiver would take none of its
+// entries. Otherwise it removes the entries that the receiver would not take.
 func (g *Group) withheld(host uint64, m *peerpb.RaftMessage) bool {
 	h := g.host
 	if !h.peers.AnyWithoutRoom() || !hasData(m) || !h.peers.WithoutRoom(host) {

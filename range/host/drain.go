@@ -17,15 +17,15 @@ const (
 	drainAtATime = 256
 )
 
-// Drain hands over all that is led here, while the host goes on serving, and returns how many
-// leaderships are left. It returns when there are none, when ctx ends, or when no host is left that
-// could take one. From its beginning on this host says in its pings that it is leaving: it is given
-// no leadership, and leaves elections to others. hand hands one over; it is called on a shard
-// worker and must not wait.
+// Drain hands over all leaderships on this host, while the host goes on serving, and returns how
+// many are left. It returns when none is left, when ctx ends, or when no other host could take one.
+// From the beginning of the drain, pings say that this host is leaving: it is given no leadership,
+// and leaves elections to others. hand hands over one group's leadership; it is called on a shard
+// worker and must not block.
 //
-// A leadership counts as handed over when the successor is known here: until then a request that
-// comes here cannot be told where to go, and the successor may still need this host to bring its
-// log up to date.
+// A leadership counts as handed over when this host knows the successor. Until then a request that
+// comes here cannot be redirected, and the successor may still need this host to bring its log up
+// to date.
 func (h *Host) Drain(ctx context.Context,
 	hand func(g *Group, term uint64, to keys.ReplicaID)) (left int) {
 	h.leaving.Store(true)
@@ -52,28 +52,30 @@ func (h *Host) Drain(ctx context.Context,
 	}
 }
 
-// draining is one Drain. Its fields are its goroutine's, but for mu.
+// draining is one run of Drain. Only its goroutine may touch the fields outside mu.
 type draining struct {
 	host *Host
 	hand func(g *Group, term uint64, to keys.ReplicaID)
-	// groups are those that are not handed over yet, as far as is known.
+	// groups are the groups whose leadership is not known to be handed over yet.
 	groups map[*Group]*handingOver
 }
 
-// handingOver is where the hand-over of one group stands.
+// handingOver is the state of one group's hand-over.
 type handingOver struct {
-	// until is when another attempt is made, of Host.now; zero: none was made.
+	// until is when the next attempt may begin, on the clock of Host.now; zero: no attempt was made
+	// yet.
 	until int64
 	mu    sync.Mutex
-	// failed: the last attempt found no host to hand over to. Guarded by mu.
+	// failed is set if the last attempt found no host to hand over to. Guarded by mu.
 	failed bool
 }
 
-// round looks at all groups once. It returns how many are not handed over, and for how many of
-// those no host is there.
+// round looks at all groups once. It returns how many are not handed over, and how many of those
+// have no host that could take over.
 func (d *draining) round() (left, stuck int) {
 	h, now := d.host, d.host.now()
-	// What is led here since: it was on its way when the drain began.
+	// Add groups that came to be led here since the last round: their elections were under way when
+	// the drain began.
 	h.Groups(func(g *Group) {
 		if d.groups[g] == nil && g.leadership.Load().IsLeader {
 			d.groups[g] = &handingOver{}
@@ -103,7 +105,7 @@ func (d *draining) round() (left, stuck int) {
 			room--
 		case l.IsLeader:
 			room--
-			// A transfer that came to nothing ends by itself within an election timeout.
+			// A transfer that fails ends by itself within an election timeout.
 			o.until = now + int64(h.config.electionTimeout())
 			d.begin(g, o)
 		}
@@ -111,7 +113,7 @@ func (d *draining) round() (left, stuck int) {
 	return left, stuck
 }
 
-// anyHost says whether a host of the group is there that stays.
+// anyHost reports whether another host of the group is reachable and not leaving.
 func (d *draining) anyHost(g *Group) bool {
 	for id, at := range g.hosts() {
 		if id == g.Self() || !g.Configuration().Electable(id) {
@@ -124,8 +126,8 @@ func (d *draining) anyHost(g *Group) bool {
 	return false
 }
 
-// begin asks a group's leader to hand over: to a host that wants to lead, or to any that stays if
-// none does.
+// begin asks a group's leader to hand over, to a host that wants to lead if there is one, and
+// otherwise to any host that is not leaving.
 func (d *draining) begin(g *Group, o *handingOver) {
 	if !g.Awake() {
 		g.Wake() // its followers' progress is as old as its sleep
@@ -152,16 +154,16 @@ func (d *draining) begin(g *Group, o *handingOver) {
 	})
 }
 
-// AnyLag is the lag of Successor for those to whom any follower is better than this leader.
+// AnyLag is the lag to give to Successor if any follower would lead better than this leader.
 const AnyLag = math.MaxUint64
 
-// Successor looks for the replica that is best suited to lead a group that is led here: of those
-// that are there and lack no more than lag of the entries that are applied here, on the hosts that
-// rank highest, the one that has most. rank says how well a host is suited; 0 is not at all. A
-// follower that lags leads nothing before it has the rest, and no replica does meanwhile. Successor
-// calls report with the replica and with the term of the
-// leadership, or with 0 if there is none (or the group is not led here any more), on the shard
-// worker or on the caller's goroutine.
+// Successor picks the replica that is best suited to take over a group that is led here. Candidates
+// are replicas on reachable hosts that lack at most lag of the entries applied here. Among them the
+// host with the highest rank wins, and then the replica with the longest log. rank says how well a
+// host is suited; 0 excludes it. A follower that lags can lead only when it has the missing
+// entries, and until then the group has no leader. Successor calls report with the replica and the
+// term of the leadership, or with 0 if there is no candidate or the group is not led here any more.
+// report runs on the shard worker or on the caller's goroutine.
 func (g *Group) Successor(rank func(host uint64) int, lag uint64,
 	report func(best keys.ReplicaID, term uint64)) {
 	found := func(g *Group) {

@@ -20,7 +20,8 @@ type Group struct {
 	host     *Host
 	shard    *shard
 	identity raftlog.Identity
-	// founded is the configuration of a state machine that says nothing of it.
+	// founded is the configuration with which the group was founded, for state machines that do not
+	// store one.
 	founded group.Configuration
 	addresses
 
@@ -33,38 +34,39 @@ type Group struct {
 	steps
 	inbox   inbox
 	applier applier
+	logged  entryTimes
 	life
 }
 
-// steps is what only the shard worker may touch.
+// steps holds what only the shard worker may touch.
 type steps struct {
 	core *group.Group
-	// restarted: the votes of the process before this one are forgotten, so this one withholds its
-	// votes for a time.
+	// restarted is set if the replica is older than this process. The votes of the former process
+	// are forgotten, so this process withholds its votes for a time.
 	restarted bool
 	awake     bool
-	// installations are the snapshots that Raft accepted and that are not installed yet, oldest
-	// first. All appends since then wait with them.
+	// installations lists the snapshots that Raft has accepted and that are not installed yet,
+	// oldest first. All later appends wait in them.
 	installations []*installation
-	// installed is the index of the last snapshot that Raft accepted: it brought what changed up to
-	// there.
+	// installed is the index of the last snapshot that Raft accepted. The snapshot contains all
+	// changes of the configuration up to there.
 	installed uint64
 	followers snapshotFollowers
 	reads     indexReads
 }
 
-// life is what of a group is under way, and how the group ends.
+// life counts a group's work in flight, and says how the group ends.
 type life struct {
 	failure atomic.Pointer[error]
-	// replacing counts the snapshots that are installed and that the log does not follow yet: their
-	// appends, which delete all entries, are on their way.
+	// replacing counts the installed snapshots whose append, which deletes all entries of the log,
+	// is still on its way to the log.
 	replacing atomic.Int32
-	// work counts appends and tasks in flight. An append that waits for an installation is given
-	// back by what ends that: afterInstall submits it, shutDown drops it.
+	// work counts appends and tasks in flight. An append that waits for an installation is counted
+	// until afterInstall submits it or shutDown drops it.
 	work sync.WaitGroup
 	// stopped is closed at the end of shutDown.
 	stopped chan struct{}
-	// ctx is of snapshots on their way to followers; shutDown cancels it.
+	// ctx is the context of snapshot streams to followers; shutDown cancels it.
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -83,13 +85,13 @@ func (g *Group) ID() keys.PartitionID { return g.identity.Group }
 // Self returns this replica's id.
 func (g *Group) Self() keys.ReplicaID { return g.identity.Replica }
 
-// Identity returns what is on disk about this replica.
+// Identity returns the replica's identity as stored on disk.
 func (g *Group) Identity() raftlog.Identity { return g.identity }
 
 // Storage is the group's log. It is open as long as the group is.
 func (g *Group) Storage() *raftlog.Group { return g.storage }
 
-// Configuration is which replicas the group has, as of what is applied here.
+// Configuration returns the group's replicas, as of the last entry applied here.
 func (g *Group) Configuration() *group.Configuration { return g.core.Configuration() }
 
 // isAway says whether the host of a replica is silent.
@@ -104,14 +106,14 @@ func (g *Group) put(change func(*inbox)) bool {
 	return ok
 }
 
-// do runs op on the shard worker.
+// do runs op on the shard worker. It returns false if the group is stopped.
 func (g *Group) do(op func(*Group)) bool {
 	return g.put(func(in *inbox) { in.ops = append(in.ops, op) })
 }
 
-// shutDown empties the inbox for good, and gives back the appends that wait for an installation:
-// nothing submits them any more. It runs on the shard worker, or after that has stopped; nothing is
-// added to the group's work after it.
+// shutDown empties the inbox for good, and drops the appends that wait for an installation, which
+// nothing will submit any more. It runs on the shard worker, or after that worker has stopped.
+// Nothing adds to the group's work afterwards.
 func (g *Group) shutDown() {
 	left, staged, first := g.inbox.stop()
 	if !first {
@@ -170,11 +172,11 @@ type panicError struct {
 	stack []byte
 }
 
-// Unwrap gives what was panicked with.
+// Unwrap returns the error that the panic carried.
 func (e *panicError) Unwrap() error { return e.error }
 
-// panicked makes an error of what a panic carried. A storage that failed comes out of Raft as a
-// panic with its error.
+// panicked makes an error of a panic's value. Raft panics with the storage's error if the storage
+// fails.
 func panicked(doing string, p any) error {
 	invariants.Again(p)
 	err, ok := p.(error)

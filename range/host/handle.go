@@ -5,10 +5,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Propose queues data to be appended to the log, in the order of the calls, if this replica still
-// leads at term by then; otherwise it is dropped, and LeadershipChanged tells of it. The data
-// belongs to the group from here on. The caller may find itself stepping the group and others, with
-// their callbacks, and must hold no lock that those want.
+// Propose queues data to be appended to the log, in the order of the calls. If this replica does
+// not lead at term when the proposal is stepped, the proposal is dropped, and LeadershipChanged
+// tells the state machine. The group owns the data from here on. The calling goroutine may step
+// this group and others, and run their callbacks, so it must hold no lock that a callback takes.
 func (g *Group) Propose(term uint64, data []byte) error {
 	queue, ok := g.inbox.propose(proposal{term: term, data: data}, false)
 	if !ok {
@@ -21,9 +21,9 @@ func (g *Group) Propose(term uint64, data []byte) error {
 	return nil
 }
 
-// ProposeInPass is Propose for a caller that proposes to other groups as well, and has all of them
-// stepped together when it has: it calls Host.Step for this group soon. Whatever else has the group
-// stepped meanwhile, another proposal or a message, takes along what is there.
+// ProposeInPass is Propose without stepping the group: a caller that proposes to several groups
+// calls Host.Step once afterwards, which steps all of them together. If another proposal or a
+// message has the group stepped before, that step includes this proposal.
 func (g *Group) ProposeInPass(term uint64, data []byte) error {
 	if _, ok := g.inbox.propose(proposal{term: term, data: data}, true); !ok {
 		return ErrStopped
@@ -31,9 +31,9 @@ func (g *Group) ProposeInPass(term uint64, data []byte) error {
 	return nil
 }
 
-// ProposeChange is Propose for an entry that changes the configuration: it is next when the state
-// machine has applied the data. One that is not a step away, or would leave this replica out, ends
-// the leadership; the caller has seen to it before (group.Configuration.CanBecome).
+// ProposeChange is Propose for an entry that changes the configuration to next when the state
+// machine applies the data. The caller checks before that next is one step away and keeps this
+// replica (group.Configuration.CanBecome); a change that does not ends the leadership.
 func (g *Group) ProposeChange(term uint64, data []byte, next group.Configuration) error {
 	if !g.put(func(in *inbox) {
 		in.proposals = append(in.proposals, proposal{term, data, &next})
@@ -60,25 +60,25 @@ func (g *Group) ReadIndex(done func(error)) {
 	}
 }
 
-// Wake wakes a sleeping group because there is something to do. A replica without a leader
+// Wake wakes a sleeping group because there is something to do. A replica that knows no leader
 // campaigns.
 func (g *Group) Wake() { g.do(func(g *Group) { g.core.Wake() }) }
 
-// Campaign makes this replica try to lead.
+// Campaign makes this replica campaign.
 func (g *Group) Campaign() { g.do(func(g *Group) { g.core.Campaign() }) }
 
-// CampaignAgain is Campaign for a replica that tries again and again: an election in which votes
-// are counted goes on.
+// CampaignAgain is Campaign for a replica that tries repeatedly: it does not restart an election
+// whose votes are still being counted.
 func (g *Group) CampaignAgain() { g.do(func(g *Group) { g.core.CampaignAgain() }) }
 
-// TransferLeader gives up the lease and the leadership of a term, if that is the present one, and
-// asks another replica to lead. What was proposed before is in the log before; what comes later is
-// refused until it is decided which replica leads.
+// TransferLeader gives up the lease and the leadership of a term, if that is the present term, and
+// asks another replica to lead. Proposals made before are in the log before the transfer; later
+// ones are refused until it is decided which replica leads.
 func (g *Group) TransferLeader(term uint64, to keys.ReplicaID) {
 	g.do(func(g *Group) { g.core.TransferLeader(term, to) })
 }
 
-// Resign gives up the lease and the leadership of a term, if that is the present one, and asks
+// Resign gives up the lease and the leadership of a term, if that is the present term, and asks
 // another replica to lead when the lease would have ended.
 func (g *Group) Resign(term uint64, to keys.ReplicaID) {
 	g.do(func(g *Group) { g.core.Resign(term, to) })
@@ -100,8 +100,8 @@ func (g *Group) Followers(report func(map[keys.ReplicaID]group.Progress)) {
 	}
 }
 
-// stopAndWait lets nothing more in and waits for what is in flight. Its op may be dropped by a
-// failure that stops the group before it.
+// stopAndWait stops the group and waits for its work in flight. If the group fails at the same
+// time, the operation that it queues may be dropped.
 func (g *Group) stopAndWait() {
 	g.do((*Group).shutDown)
 	<-g.stopped

@@ -56,8 +56,8 @@ type Config struct {
 	Log *engine.Log
 	// Tick is the interval of ticks and heartbeats. Default 100 ms.
 	Tick time.Duration
-	// ElectionTicks: a follower campaigns after this many to twice this many ticks without its
-	// leader. Default 10.
+	// ElectionTicks is the number of ticks without its leader after which a follower campaigns: at
+	// least this many, at most twice as many. Default 10.
 	ElectionTicks int
 	// DriftMargin is the part of the election timeout by which a lease ends early. Default 0.1.
 	DriftMargin float64
@@ -70,34 +70,35 @@ type Config struct {
 	// ApplyWorkers is the number of workers that apply. Default: the number of processors, at least
 	// 2, at most 8.
 	ApplyWorkers int
-	// FollowersApplyAfter is how long followers wait before they apply what is committed, for more
-	// of it to come (apply.go). Default 0: not at all, as is right where callers wait for what a
-	// follower applies.
+	// FollowersApplyAfter is how long followers wait for more committed entries before they apply
+	// (apply.go). Default 0: they apply at once, as is right where callers wait for what a follower
+	// applies.
 	FollowersApplyAfter time.Duration
-	// RetainLogBytes is how much of its applied log a group keeps for followers that lag; one that
-	// needs more gets a snapshot. Default 8 MiB.
+	// RetainLogBytes is how many bytes of its applied log a group keeps for followers that lag. A
+	// follower that needs older entries gets a snapshot. Default 8 MiB.
 	RetainLogBytes int64
-	// TotalLogBytes bounds what all groups together keep for that: with many groups each keeps
-	// less. Default 2 GiB.
+	// TotalLogBytes bounds the applied log that all groups together keep for such followers: with
+	// many groups each keeps less. Default 2 GiB.
 	TotalLogBytes int64
-	// MaxPendingLogBytes is how much of all groups together may wait for the log before entries of
-	// peers are dropped, and LogBehind says so. Default 256 MiB.
+	// MaxPendingLogBytes is how many bytes, of all groups together, may wait to be written to the
+	// log. Above it, entries of peers are dropped and LogBehind returns true. Default 256 MiB.
 	MaxPendingLogBytes int64
-	// MaxInboxBytes is how much the inboxes of all groups together may hold before entries of peers
-	// are dropped; a quarter more is for messages without entries. Default 256 MiB.
+	// MaxInboxBytes is how many bytes the inboxes of all groups together may hold before entries of
+	// peers are dropped. Messages without entries may use a quarter more. Default 256 MiB.
 	MaxInboxBytes int64
-	// Clock's readings travel with pings. What is believed of it is in Host.Clocks.
+	// Clock gives the readings that pings carry. Host.Clocks says how far the clock is trusted.
 	Clock *hlc.Clock
-	// BelievesClock: nothing but leases depends on the clock, so the host looks at it and believes
-	// it whatever it does. Otherwise the owner looks (clockhealth.Health.Look).
+	// BelievesClock has the host judge the clock itself and trust it in any case, for owners in
+	// which only leases depend on the clock. Otherwise the owner judges it
+	// (clockhealth.Health.Look).
 	BelievesClock bool
 	// OnFailed is told of a group that failed, from a worker's goroutine; optional.
 	OnFailed   func(id keys.PartitionID, err error)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-	// Monotonic measures leases and ticks. Default: hlc.SystemMonotonic.
+	// Monotonic is the clock of leases and ticks. Default: hlc.SystemMonotonic.
 	Monotonic hlc.Monotonic
-	// Random gives the incarnation of this process; default: the runtime's.
+	// Random returns the incarnation of this process. Default: the runtime's random source.
 	Random func() uint64
 }
 
@@ -151,17 +152,17 @@ func (c *Config) ensureDefaults() error {
 	return nil
 }
 
-// defaultDriftMargin is Config.DriftMargin if none is given.
+// defaultDriftMargin is the default of Config.DriftMargin.
 const defaultDriftMargin = 0.1
 
-// LeaseDuration is how long leases last that go with an election timeout, with the default
-// DriftMargin.
+// LeaseDuration returns how long leases last with an election timeout and the default DriftMargin.
 func LeaseDuration(tick time.Duration, electionTicks int) time.Duration {
 	c := Config{Tick: tick, ElectionTicks: electionTicks, DriftMargin: defaultDriftMargin}
 	return c.leaseDuration()
 }
 
-// ElectionTicksFor is the shortest election timeout, in ticks, with leases that last for so long.
+// ElectionTicksFor returns the shortest election timeout, in ticks, with which leases last this
+// long.
 func ElectionTicksFor(tick, lease time.Duration) int {
 	ticks := 1 + int(float64(lease)/(float64(tick)*(1-defaultDriftMargin)))
 	for LeaseDuration(tick, ticks) < lease {
@@ -170,18 +171,18 @@ func ElectionTicksFor(tick, lease time.Duration) int {
 	return ticks
 }
 
-// promiseDuration is the election timeout less one tick: a follower's first tick may come right
-// after the heartbeat.
+// promiseDuration is how long a follower promises to follow: the election timeout less one tick,
+// because the follower's first tick may come right after the heartbeat.
 func (c *Config) promiseDuration() time.Duration {
 	return time.Duration(c.ElectionTicks-1) * c.Tick
 }
 
-// leaseDuration is what followers promise, less the margin for clocks that run at different speeds.
+// leaseDuration is the followers' promise less the margin for clocks that run at different speeds.
 func (c *Config) leaseDuration() time.Duration {
 	return time.Duration(float64(c.promiseDuration()) * (1 - c.DriftMargin))
 }
 
-// reading is the clock that leases and ticks are measured with.
+// reading returns the monotonic clock that leases and ticks are measured with.
 func (c *Config) reading() int64 {
 	return c.Monotonic()
 }
@@ -194,15 +195,15 @@ type Host struct {
 	log       *raftlog.Log
 	transport Transport
 	metrics   *metrics
-	// epoch is when the host was made: monotonic times are counted from it.
+	// epoch is the monotonic time at which the host was made. Host.now counts from it.
 	epoch int64
-	// awake is how many groups are awake.
+	// awake counts the groups that are awake.
 	awake atomic.Int64
 	ownStatus
 	disk        diskSpace
 	truncations atomic.Uint64
 	slowness
-	// clocks is what this process believes of its clock and of its peers'.
+	// clocks holds how far this process trusts its own clock and those of its peers.
 	clocks *clockhealth.Health
 	sleepers
 
@@ -219,50 +220,49 @@ type Host struct {
 	registry
 }
 
-// running is what a host has started, and how it ends.
+// running holds what a host has started and must stop.
 type running struct {
 	started atomic.Bool
-	// ctx is of the ticker, and of the groups' snapshot sends.
+	// ctx is the context of the ticker and of the groups' snapshot streams.
 	ctx    context.Context
 	cancel context.CancelFunc
-	// tasks are the ticker, the shards' workers and snapshot sends.
+	// tasks counts the goroutines of the ticker, the shards' workers and the snapshot streams.
 	tasks sync.WaitGroup
 }
 
 // Peers are the hosts that share a group with this one.
 func (h *Host) Peers() *peers.Peers { return &h.peers }
 
-// Clocks is what this process believes of its clock and of its peers'.
+// Clocks returns how far this process trusts its own clock and those of its peers.
 func (h *Host) Clocks() *clockhealth.Health { return h.clocks }
 
 // Log gives access to the identities on disk.
 func (h *Host) Log() *raftlog.Log { return h.log }
 
-// now is the monotonic clock in nanoseconds.
+// now returns the monotonic clock in nanoseconds since epoch.
 func (h *Host) now() int64 { return h.config.reading() - h.epoch }
 
-// votesWithheld says whether this process is so young that its restarted groups may owe a promise
-// to a leader.
+// votesWithheld reports whether this process is so young that its restarted groups may still owe a
+// promise to a leader.
 func (h *Host) votesWithheld(now int64) bool { return now < int64(h.config.electionTimeout()) }
 
 // Tick is the interval of ticks.
 func (h *Host) Tick() time.Duration { return h.config.Tick }
 
-// ElectionTimeout is for how long a follower hears nothing of its leader before it campaigns, at
-// least.
+// ElectionTimeout returns the shortest time without its leader after which a follower campaigns.
 func (h *Host) ElectionTimeout() time.Duration { return h.config.electionTimeout() }
 
 // Awake returns how many groups are awake.
 func (h *Host) Awake() int { return int(h.awake.Load()) }
 
-// registry has the open groups of a host.
+// registry holds the open groups of a host.
 type registry struct {
 	mu struct {
 		sync.RWMutex
 		groups map[keys.PartitionID]*Group
-		// next is the shard of the next group.
+		// next is the index of the shard of the next group.
 		next int
-		// closed: no group is opened any more.
+		// closed is set when no further group may be opened.
 		closed bool
 	}
 }

@@ -12,28 +12,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// maxInboxBytes bounds what peers can queue for one group. What comes beyond is dropped, and sent
-// again by Raft.
+// maxInboxBytes bounds what peers can queue for one group. Messages beyond are dropped, and Raft
+// sends them again.
 const maxInboxBytes = 16 << 20
 
 // maxInboxReads bounds the read-index requests that wait in one inbox.
 const maxInboxReads = 100_000
 
-// maxStaged bounds the snapshots that a group keeps until they are installed or refused: each takes
-// the space of a partition. There is one that is being installed, one that follows it, and one of a
-// former leader.
+// maxStaged bounds the snapshots that a group keeps until they are installed or refused, each of
+// the size of a partition: one that is being installed, one that follows it, and one of a former
+// leader.
 const maxStaged = 3
 
-// inbox is what a group still has to take in. A method that puts something in returns whether the
-// group is to be queued in its shard, and, if the group may be stopped by then, false for that.
+// inbox holds what a group's next pass takes in. Each method that adds something returns whether
+// the caller must queue the group in its shard; where the group may have been stopped, the method
+// returns false for a stopped group.
 type inbox struct {
-	// budget is of the inboxes of all groups.
+	// budget bounds the inboxes of all groups together.
 	budget *inboxBudget
 
 	mu sync.Mutex
 	contents
-	// staged are the snapshots whose messages are among messages, or in the pass under way;
-	// installing is how many more there are that Raft accepted and that are not installed yet.
+	// staged lists the snapshots whose messages wait in messages or are in the pass under way.
+	// installing counts the further snapshots that Raft has accepted and that are not installed
+	// yet.
 	staged     []stagedWith
 	installing int
 	queued     bool
@@ -43,7 +45,7 @@ type inbox struct {
 // contents are what one pass takes out of an inbox.
 type contents struct {
 	messages []*peerpb.RaftMessage
-	// bytes is what messages take.
+	// bytes is the size of messages.
 	bytes     int
 	local     []*raftpb.Message
 	changes   []changed
@@ -52,7 +54,7 @@ type contents struct {
 	ops       []func(*Group)
 }
 
-// changed is a change of the configuration that the state machine has applied.
+// changed is an applied entry that may have changed the configuration.
 type changed struct {
 	entry *raftpb.Entry
 	now   group.Configuration
@@ -61,11 +63,12 @@ type changed struct {
 type proposal struct {
 	term uint64
 	data []byte
-	// change, if not nil, is the configuration that this leads to.
+	// change, if not nil, makes this a proposal to change the configuration, and is the new
+	// configuration.
 	change *group.Configuration
 }
 
-// queueLocked says that the group is queued from now on, and whether it was not.
+// queueLocked marks the group as queued, and returns whether the caller must queue it.
 func (in *inbox) queueLocked() bool {
 	queue := !in.queued
 	in.queued = true
@@ -83,7 +86,7 @@ func (in *inbox) put(change func(*inbox)) (queue, ok bool) {
 	return in.queueLocked(), true
 }
 
-// propose adds a proposal. inPass says that the group is not to be queued, but by stir.
+// propose adds a proposal. With inPass the group is not queued now: stir queues it later.
 func (in *inbox) propose(p proposal, inPass bool) (queue, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -94,14 +97,15 @@ func (in *inbox) propose(p proposal, inPass bool) (queue, ok bool) {
 	return !inPass && in.queueLocked(), true
 }
 
-// stir says whether there are proposals of a pass that are not stepped.
+// stir reports whether the group has proposals that were added inPass and not stepped, and marks it
+// as queued if so.
 func (in *inbox) stir() (queue bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return !in.stopped && len(in.proposals) > 0 && in.queueLocked()
 }
 
-// receive adds a message of a size, if there is room for the message. full says that there is none.
+// receive adds a message of size bytes. full is true if there is no room for it.
 func (in *inbox) receive(m *peerpb.RaftMessage, size int, now int64,
 	logBehind bool) (queue, full bool) {
 	in.mu.Lock()
@@ -131,8 +135,8 @@ func (in *inbox) answer(local []*raftpb.Message) (queue bool) {
 	return in.queueLocked()
 }
 
-// take takes out everything for a pass. tick says that the pass is a tick: the group may be queued
-// for another one.
+// take takes out everything for a pass. tick says that the pass is a tick, in which the group may
+// still be queued for another pass.
 func (in *inbox) take(tick bool) (c contents, stopped bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -145,7 +149,7 @@ func (in *inbox) take(tick bool) (c contents, stopped bool) {
 	return c, in.stopped
 }
 
-// stop lets nothing more in, and takes out everything; false if it has done so before.
+// stop closes the inbox and takes out everything; first is false if the inbox was closed before.
 func (in *inbox) stop() (c contents, staged []stagedWith, first bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -163,9 +167,9 @@ func (in *inbox) isStopped() bool {
 	return in.stopped
 }
 
-// stagedWith remembers the message that a staged snapshot came with. It stays until Raft has had
-// that message: another stream for the same group, of a former leader for one, may end at any
-// moment.
+// stagedWith is a staged snapshot and the message that came with it. The snapshot stays until Raft
+// has processed that message: another stream for the same group, such as a former leader's, may end
+// at any moment.
 type stagedWith struct {
 	group.Staged
 	message *peerpb.RaftMessage
@@ -203,8 +207,8 @@ func (in *inbox) takeStagedLocked(fits func(*peerpb.RaftMessage) bool) group.Sta
 	return nil
 }
 
-// takeForInstall hands over the staged snapshot of an index; nil if it is not there. It counts
-// until installed.
+// takeForInstall hands over the staged snapshot of an index, or nil. The snapshot counts as
+// installing until installed is called.
 func (in *inbox) takeForInstall(index uint64) group.Staged {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -217,14 +221,14 @@ func (in *inbox) takeForInstall(index uint64) group.Staged {
 	return s
 }
 
-// installed notes that a snapshot that was taken is installed.
+// installed notes that a snapshot taken by takeForInstall is installed.
 func (in *inbox) installed() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.installing--
 }
 
-// discardStaged drops the staged snapshots that Raft did not want: they had their messages in this
+// discardStaged drops the staged snapshots that Raft did not accept: their messages were in this
 // pass.
 func (in *inbox) discardStaged(messages []*peerpb.RaftMessage) {
 	for _, m := range messages {
@@ -244,25 +248,27 @@ func (in *inbox) discardStaged(messages []*peerpb.RaftMessage) {
 type inboxBudget struct {
 	// limit is Config.MaxInboxBytes.
 	limit int64
-	// held is what the messages in all inboxes take.
+	// held is the size of the messages in all inboxes.
 	held atomic.Int64
-	// largeRefused is when a large message with entries found no room, monotonic; 0: none waits.
+	// largeRefused is the monotonic time at which a large message with entries was last refused; 0:
+	// no large message waits.
 	largeRefused atomic.Int64
 }
 
-// largeComesAgain is for how long room is left for a large message that was refused. Its sender is
-// told by the next heartbeat that it is missing.
+// largeComesAgain is how long room is kept for a large message that was refused. The answer to the
+// next heartbeat makes its sender send it again.
 const largeComesAgain = time.Second
 
-// fits says whether a message can be taken in. Raft sends again what is dropped. Entries are
-// dropped first: what keeps leaders in office, and acknowledges what is stored, frees memory.
+// fits reports whether a message can be taken in. Raft sends dropped messages again. Messages with
+// entries are dropped first: the others keep leaders in office and acknowledge entries, which frees
+// memory.
 func (b *inboxBudget) fits(size int, entries bool, now int64) bool {
 	limit, held := b.limit, b.held.Load()
 	if !entries {
 		return held+int64(size) <= limit+limit/4
 	}
-	// A message that takes more than half of the room would never find that beside others. It gets in
-	// while others have half, and they get no more until it has come again.
+	// A message of more than half of the limit would never find room beside others. It is accepted
+	// while the others hold at most half, and they get no more than half until it has come again.
 	half := limit / 2
 	if int64(size) > half {
 		if held > half {

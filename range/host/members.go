@@ -10,12 +10,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// A group's replicas come and go by entries of its log. The state machine says what its
-// configuration is as of what it has applied, and Raft and the addresses follow it: changes wait in
-// the inbox and are taken out of it before everything else, so before the answer that says that the
-// entry is applied, and before messages that came later.
+// A group's replicas come and go by entries of its log. The state machine knows the configuration
+// as of what it has applied, and Raft and the addresses follow the state machine. Changes wait in
+// the inbox, and a pass takes them out first: before the answer that says that the entry is
+// applied, and before messages that came later.
 
-// machineConfiguration is the state machine's configuration.
+// machineConfiguration returns the state machine's configuration.
 func (g *Group) machineConfiguration() group.Configuration {
 	if m, ok := g.machine.(group.Configured); ok {
 		return m.Configuration()
@@ -23,9 +23,10 @@ func (g *Group) machineConfiguration() group.Configuration {
 	return g.founded
 }
 
-// alwaysAlone says whether this replica is the only voter, and was it when the process before this
-// one ended: its state may be from before others came, and then the log has the change. Only then
-// is there no other replica that it may have promised its faith. applied is the state's index.
+// alwaysAlone reports whether this replica is the only voter, and was the only voter when the
+// former process ended. The state may be older than a change that added other voters; the log then
+// contains that change. Only a replica that was always alone can have promised nothing to another
+// one. applied is the state's index.
 func (g *Group) alwaysAlone(members *group.Configuration, applied uint64) (bool, error) {
 	if !members.Quorum(func(r keys.ReplicaID) bool { return r == g.Self() }) {
 		return false, nil
@@ -53,11 +54,11 @@ func (g *Group) alwaysAlone(members *group.Configuration, applied uint64) (bool,
 	return true, nil
 }
 
-// takeChanges tells Raft of the changes that were applied. It runs on the shard worker.
+// takeChanges tells Raft which changes were applied. It runs on the shard worker.
 func (g *Group) takeChanges(changes []changed) error {
 	for _, c := range changes {
 		if c.entry.GetIndex() <= g.installed {
-			continue // the snapshot has it, and perhaps later ones; this one was still being applied
+			continue // a snapshot with this change, or later ones, was installed meanwhile
 		}
 		if err := g.core.Changed(c.entry, c.now); err != nil {
 			return err
@@ -69,22 +70,23 @@ func (g *Group) takeChanges(changes []changed) error {
 	return nil
 }
 
-// reconfigured follows the core's configuration.
+// reconfigured updates the addresses and the log after a change of the core's configuration.
 func (g *Group) reconfigured() {
 	c := g.Configuration()
 	g.addresses.follow(c)
 	if c.Changed {
-		// A replica that was not there at the beginning cannot begin with the first entry: what was
-		// before that is in no entry.
+		// A replica that was added later cannot start from the first entry, because entries do not
+		// contain the state from before the first one.
 		g.storage.ForgetBeginning()
 	}
 }
 
-// ForgetBeginning has replicas that have nothing be sent a snapshot: what the first entries were
-// applied to is not what the partition is made of any more.
+// ForgetBeginning makes empty replicas start from a snapshot instead of from the first entry: the
+// partition's state is no longer what the entries alone would make.
 func (g *Group) ForgetBeginning() { g.storage.ForgetBeginning() }
 
-// snapshotConfiguration is that of a snapshot that is sent or was received; false if it has none.
+// snapshotConfiguration returns the configuration of a snapshot that is sent or was received; false
+// if the snapshot has none.
 func snapshotConfiguration(s any) (group.Configuration, bool) {
 	c, ok := s.(group.Configured)
 	if !ok {
@@ -93,8 +95,7 @@ func snapshotConfiguration(s any) (group.Configuration, bool) {
 	return c.Configuration(), true
 }
 
-// checkConfiguration sees to it that a received snapshot has the configuration that its message
-// says.
+// checkConfiguration checks that a received snapshot has the configuration that its message says.
 func checkConfiguration(s group.Staged, m *peerpb.RaftMessage) error {
 	c, ok := snapshotConfiguration(s)
 	if !ok {

@@ -18,7 +18,7 @@ type metrics struct {
 	refused                                map[group.Refusal]prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, awake, peers, slow func() float64) *metrics {
+func newMetrics(r prometheus.Registerer) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help})
 	}
@@ -62,20 +62,6 @@ func newMetrics(r prometheus.Registerer, awake, peers, slow func() float64) *met
 	if r != nil {
 		r.MustRegister(refused)
 		r.MustRegister(
-			prometheus.NewGaugeFunc(
-				prometheus.GaugeOpts{
-					Name: "tidemark_host_awake_groups",
-					Help: "Groups that are awake.",
-				},
-				awake,
-			),
-		)
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_peers",
-			Help: "Hosts that share a group with this one, and are pinged."}, peers))
-		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tidemark_host_disk_slow",
-			Help: "1 while the log takes many times longer to sync than those of peers, so that " +
-				"leaderships are left to them."}, slow))
-		r.MustRegister(
 			m.groups,
 			m.failed,
 			m.elected,
@@ -94,4 +80,36 @@ func newMetrics(r prometheus.Registerer, awake, peers, slow func() float64) *met
 		)
 	}
 	return m
+}
+
+// registerGauges registers the gauges that are computed when metrics are collected, which may
+// happen at any moment from now on.
+func (h *Host) registerGauges(r prometheus.Registerer) {
+	if r == nil {
+		return
+	}
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Name: "tidemark_host_" + name, Help: help}, value))
+	}
+	gauge("awake_groups", "Groups that are awake.", func() float64 {
+		return float64(h.awake.Load())
+	})
+	gauge("peers", "Hosts that share a group with this one, and are pinged.", func() float64 {
+		all, _ := h.peers.Count()
+		return float64(all)
+	})
+	gauge("disk_slow", "1 while the log takes many times longer to sync than those of peers, so "+
+		"that leaderships are left to them.", func() float64 {
+		if h.slowness.slow.Load() {
+			return 1
+		}
+		return 0
+	})
+	gauge("processor_wait_seconds", "How long the process waits for a processor at present: the "+
+		"median of the latest tick of each of the last seconds; 0: not known.", func() float64 {
+		return h.ProcessorWait().Seconds()
+	})
+	gauge("round_trip_seconds", "How long a message takes to half of the peers and back, or less; "+
+		"0: not known.", func() float64 { return h.usualRoundTrip().Seconds() })
 }

@@ -25,17 +25,8 @@ func New(c Config) (*Host, error) {
 	h.sleepers = sleepers{leading: closing.NewLeading(), following: closing.NewFollowing(h.sleeper)}
 	h.peers.Init()
 	h.inboxes.limit = c.MaxInboxBytes
-	// A registry may be asked at any moment, also now.
-	h.metrics = newMetrics(c.Registerer, func() float64 { return float64(h.awake.Load()) },
-		func() float64 {
-			all, _ := h.peers.Count()
-			return float64(all)
-		}, func() float64 {
-			if h.slowness.slow.Load() {
-				return 1
-			}
-			return 0
-		})
+	h.metrics = newMetrics(c.Registerer)
+	h.registerGauges(c.Registerer)
 	promise, lease := c.promiseDuration(), c.leaseDuration()
 	h.clocks = clockhealth.New(clockhealth.Config{
 		Clock: c.Clock, Now: h.now, LeaseDuration: lease,
@@ -72,8 +63,8 @@ func (h *Host) Start(t Transport) {
 	go h.tickLoop()
 }
 
-// Close stops all work. What is in flight ends as unknown; a caller that waits for a read index
-// gets ErrStopped. The transport must deliver nothing more once Close has been called.
+// Close stops all work. Proposals in flight end with an unknown outcome; a caller that waits for a
+// read index gets ErrStopped. The transport must deliver nothing more once Close has been called.
 func (h *Host) Close() {
 	h.mu.Lock()
 	if h.mu.closed {
@@ -98,11 +89,11 @@ func (h *Host) Close() {
 // GroupConfig describes a replica to be opened.
 type GroupConfig struct {
 	Identity raftlog.Identity
-	// Hosts says on which host each replica is with which the group was founded, this one included.
-	// It is for state machines that say nothing of it themselves (group.Configured).
+	// Hosts gives the host of each replica, this one included, with which the group was founded.
+	// Only state machines that do not store their configuration (group.Configured) need it.
 	Hosts map[keys.ReplicaID]uint64
-	// New says that the replica was created by this process and has never voted. It may do so at
-	// once.
+	// New says that this process has created the replica, which has therefore never voted and may
+	// vote at once.
 	New bool
 	// Founder and TellCommits: see group.Config.
 	Founder, TellCommits bool
@@ -175,9 +166,9 @@ func (h *Host) Open(c GroupConfig) (*Group, error) {
 	return g, nil
 }
 
-// Remove stops a group and waits until nothing of it is in flight. Its log and state are still
-// there: the caller destroys the state and then calls Log().Remove, in this order, so that a crash
-// between the two leaves a replica that is opened and removed again.
+// Remove stops a group and waits until none of its work is in flight. The log and the state stay:
+// the caller destroys the state and then calls Log().Remove, in this order, so that a crash between
+// the two leaves a replica that can be opened and removed again.
 func (h *Host) Remove(g *Group) {
 	h.mu.Lock()
 	if h.mu.groups[g.ID()] == g {

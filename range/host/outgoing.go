@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// outgoing is what a pass has collected, over one shard or several.
+// outgoing collects what the groups of a pass send and append, over one shard or several.
 type outgoing struct {
 	sends   sends
 	appends []*raftlog.Append
@@ -67,7 +67,7 @@ func (c *sends) flush(h *Host) {
 	clear(c.control)
 }
 
-// isControl says whether a message must not wait behind entries.
+// isControl reports whether a message must not wait behind entries.
 func isControl(m *peerpb.RaftMessage) bool {
 	switch raftpb.MessageType(m.GetType()) {
 	case raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:

@@ -37,8 +37,8 @@ func (s *shard) run() {
 	}
 }
 
-// pass is the worker's: it steps all groups that have something to do, and then hands out what they
-// want.
+// pass is a pass of the worker: it steps all groups that have something to do, and then sends and
+// submits what they produced.
 func (s *shard) pass(batch []*Group, tick bool) {
 	if tick {
 		s.tickAwake()
@@ -49,8 +49,8 @@ func (s *shard) pass(batch []*Group, tick bool) {
 	s.own.flush(s.host)
 }
 
-// tickAwake ticks all awake groups, unless the last time is less than an interval ago (the ticker
-// was late then).
+// tickAwake ticks all awake groups, unless the last tick was less than an interval ago because the
+// ticker was late then.
 func (s *shard) tickAwake() {
 	now, tick := s.host.now(), int64(s.host.config.Tick)
 	if s.lastTick != 0 && now-s.lastTick < tick-tick/20 {
@@ -63,9 +63,9 @@ func (s *shard) tickAwake() {
 	}
 }
 
-// sleepAfter is how many ticks a leader with nothing to do stays awake. Heartbeats of very many
-// awake groups could keep each other from arriving in time, so the more there are, the earlier they
-// sleep.
+// sleepAfter returns after how many idle ticks a leader's group falls asleep. Heartbeats of very
+// many awake groups could delay each other beyond the timeout, so the more groups are awake, the
+// earlier they fall asleep.
 func (h *Host) sleepAfter() int {
 	if h.config.SleepAfter < 0 {
 		return 0
@@ -77,15 +77,15 @@ func (h *Host) sleepAfter() int {
 	return ticks
 }
 
-// manyAwake is from how many awake groups on they sleep earlier.
+// manyAwake is the number of awake groups above which groups fall asleep earlier.
 const manyAwake = 500
 
-// process takes in what a group's inbox holds, and collects what the group wants.
+// process steps a group with the contents of its inbox, and collects what the group wants done.
 func (s *shard) process(g *Group, tick bool) {
 	var reads []func(error) // not begun yet
 	defer func() {
-		// Raft panics when an invariant is broken or its storage returns an error. That is the end
-		// of this replica, not of the process with its thousand others.
+		// Raft panics when an invariant is broken or its storage returns an error. The panic ends
+		// this replica, not the process with its thousand others.
 		if p := recover(); p != nil {
 			g.fail(panicked("raft", p))
 		}
@@ -103,7 +103,7 @@ func (s *shard) process(g *Group, tick bool) {
 		g.core.WithholdVotes(withheld)
 		g.restarted = withheld
 	}
-	// To leave a lead to others makes sense only where there is another one.
+	// Leaving elections to others makes sense only if there are other replicas.
 	members := g.Configuration()
 	g.core.SetLeaderAverse((s.host.avoidsLead() ||
 		members.Joint() && !members.Electable(g.Self())) && s.host.peers.Willing(members))
@@ -128,8 +128,8 @@ func (s *shard) process(g *Group, tick bool) {
 		g.fail(err)
 		return
 	}
-	// INVARIANT: what was proposed before a hand-over was asked for is in the log before it: a
-	// leader's last entry closes what it has served.
+	// INVARIANT: proposals made before a hand-over was asked for are in the log before the
+	// hand-over: a leader's last entry closes timestamps for all that it has served.
 	g.propose(got.proposals)
 	for _, op := range got.ops {
 		op(g)
@@ -156,8 +156,8 @@ func (s *shard) process(g *Group, tick bool) {
 	s.setAwake(g, !g.core.Asleep())
 }
 
-// propose appends runs of proposals of the same term with one step each. What is dropped stays
-// dropped: the leadership it was made for is over, and the state machine hears of that.
+// propose appends each run of proposals of the same term with one step. A dropped proposal stays
+// dropped: its leadership is over, and the state machine is told of that.
 func (g *Group) propose(proposals []proposal) {
 	for len(proposals) > 0 {
 		if p := &proposals[0]; p.change != nil {
@@ -180,8 +180,8 @@ func (g *Group) propose(proposals []proposal) {
 	}
 }
 
-// proposeChange appends a change of the configuration. One that Raft does not take is lost, and
-// what is evaluated behind it must not be appended.
+// proposeChange appends a change of the configuration. If Raft refuses the change, it is lost, and
+// proposals evaluated after it must not be appended.
 func (g *Group) proposeChange(p *proposal) {
 	err := g.core.ProposeChange(p.term, p.data, *p.change)
 	if err == nil {
@@ -234,8 +234,8 @@ func (s *shard) handle(g *Group, out *group.Output) {
 	}
 	for _, r := range out.Reads {
 		if g.reads.answered(r, &g.waiting) {
-			// An apply worker looks whether the index is applied already: the readers' work is not
-			// this worker's.
+			// An apply worker checks whether the index is already applied, because running the
+			// readers is not the shard worker's job.
 			g.work.Add(1)
 			g.applier.queue.Add(task{run: func() { g.waiting.advance(g.applied.Load()) }})
 		}

@@ -8,12 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// HandleMessages takes a batch from a peer's host; it belongs to this host from here on.
+// HandleMessages takes a batch from a peer's host. The host owns the batch from here on.
 func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	now := h.now()
 	if p := b.GetPing(); p != nil {
 		restarted, back := h.peers.Heard(from, p.GetIncarnation(), now)
 		h.peers.NoteStatus(from, p)
+		h.peers.PingHeard(from, p, now)
 		if restarted {
 			h.leading.Forget(from)
 			// A new process knows nothing of the groups that slept under its leadership.
@@ -47,7 +48,7 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 			continue
 		}
 		if raftpb.MessageType(m.GetType()) == raftpb.MsgSnap && !m.GetWake() {
-			h.metrics.refused[group.RefusedSnapshot].Inc() // it has a stream of its own
+			h.metrics.refused[group.RefusedSnapshot].Inc() // snapshots come in streams of their own
 			continue
 		}
 		if g.receive(m) {
@@ -59,16 +60,16 @@ func (h *Host) HandleMessages(from uint64, b *peerpb.MessageBatch) {
 	h.step(shards...)
 }
 
-// addressed says whether a message is for this very replica, and from the host where its sender is.
-// A replica that was removed and one that took its place have different ids: neither hears what is
-// meant for the other.
+// addressed reports whether a message is for this very replica and comes from the host of its
+// sender. A removed replica and its replacement have different ids, so neither receives the other's
+// messages.
 func (g *Group) addressed(from uint64, m *peerpb.RaftMessage) bool {
 	return replicaID(m.GetTo()) == g.Self() && (g.HostOf(replicaID(m.GetFrom())) == from ||
 		g.core.WellFormed(m) == "" &&
 			g.learn(replicaID(m.GetFrom()), from, len(g.Configuration().Members)))
 }
 
-// receive queues a message; true if the group was not queued already.
+// receive queues a message. It returns true if the caller must queue the group.
 func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	if !g.host.disk.takes(g, m) {
 		g.host.metrics.refusedAppends.Inc()
@@ -86,7 +87,7 @@ func (g *Group) receive(m *peerpb.RaftMessage) bool {
 	return queue
 }
 
-// LogBehind says whether so much waits for the log that no more is to be added.
+// LogBehind reports whether so many bytes wait for the log that no more may be added.
 func (h *Host) LogBehind() bool { return h.log.Pending() > h.config.MaxPendingLogBytes }
 
 // HandleUnreachable tells that messages to a host were lost.

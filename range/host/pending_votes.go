@@ -10,19 +10,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Requests for votes that come before their replica.
+// Requests for votes that arrive before their replica.
 //
-// A partition that splits off begins on each node when the split is applied there, which is a
-// moment earlier on one than on another. If the first replica asks another one for its vote in
-// between, the request is held, and the replica hears it when it opens. Otherwise the first one
-// would have to ask again, without knowing when. A leader asks again by itself, so what it sends is
-// not held.
+// A partition that splits off starts on each node when the node applies the split, at slightly
+// different times. If the first replica asks another node for a vote before that node has applied
+// the split, the request is held, and the replica gets it when it opens. Otherwise the first
+// replica would have to ask again without knowing when. Messages of a leader are not held, because
+// a leader repeats them by itself.
 
 const (
-	// maxPendingGroups is for how many groups requests are held, maxPendingOfGroup how many of one
-	// group, and maxPendingBytes the size of the largest.
+	// maxPendingGroups bounds the groups for which requests are held, maxPendingOfGroup the
+	// requests of one group, and maxPendingBytes the size of one request.
 	maxPendingGroups, maxPendingOfGroup, maxPendingBytes = 256, 4, 4 << 10
-	// pendingVoteLife is for how long a request is held, in nanoseconds.
+	// pendingVoteLife is how long a request is held, in nanoseconds.
 	pendingVoteLife = int64(1e9)
 )
 
@@ -33,13 +33,14 @@ type pendingVote struct {
 	at      int64
 }
 
-// pendingVotes are the requests that are held. The zero value holds none.
+// pendingVotes holds such requests. The zero value is empty.
 type pendingVotes struct {
 	mu sync.Mutex
 	of map[keys.PartitionID][]pendingVote
 }
 
-// hold holds a request for a vote. It returns false if the message is none, or there is no room.
+// hold holds a request for a vote. It returns false if the message is not such a request, or there
+// is no room.
 func (e *pendingVotes) hold(from uint64, m *peerpb.RaftMessage, now int64) bool {
 	switch raftpb.MessageType(m.GetType()) {
 	case raftpb.MsgPreVote, raftpb.MsgVote:
@@ -70,7 +71,7 @@ func (e *pendingVotes) hold(from uint64, m *peerpb.RaftMessage, now int64) bool 
 	return true
 }
 
-// forgetLocked drops the groups of which nothing came lately.
+// forgetLocked drops the groups whose requests are all older than pendingVoteLife.
 func (e *pendingVotes) forgetLocked(now int64) {
 	for id, of := range e.of {
 		if now-of[len(of)-1].at > pendingVoteLife {
@@ -79,7 +80,7 @@ func (e *pendingVotes) forgetLocked(now int64) {
 	}
 }
 
-// take gives back what is held for a group, the earliest first.
+// take takes out what is held for a group, the earliest first.
 func (e *pendingVotes) take(id keys.PartitionID, now int64) (messages []pendingVote) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,8 +93,8 @@ func (e *pendingVotes) take(id keys.PartitionID, now int64) (messages []pendingV
 	return messages
 }
 
-// hearPendingVotes has a group that was opened take what came before it. h.mu is held: what comes
-// from now on finds the group.
+// hearPendingVotes gives a newly opened group the requests that came before it. h.mu is held, so
+// requests that come from now on find the group.
 func (h *Host) hearPendingVotes(g *Group) {
 	for _, v := range h.pendingVotes.take(g.ID(), h.now()) {
 		if g.addressed(v.from, v.message) && g.receive(v.message) {

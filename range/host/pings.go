@@ -8,41 +8,41 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// A host pings each other one once in a tick. A message costs two idle processes far more than its
-// bytes: a system call, and a thread that wakes up. So a ping goes with heartbeats, or with the
-// answers to heartbeats, if there are any for that host, and takes the place of the one that would
-// be due at the next tick. When heartbeats end, little more than two ticks pass between a ping and
-// the next, once; silence is an election timeout.
+// A host pings each other host once per tick. To two idle processes a message costs far more than
+// its bytes: a system call, and a thread that wakes up. So a ping travels with heartbeats for the
+// same host, or with answers to them, if there are any, and replaces the ping of the next tick.
+// When heartbeats end, one gap between pings is a little more than two ticks long; a host counts as
+// silent only after an election timeout.
 //
-// What is said of groups that sleep goes with the pings of ticks: if there is any, pings come with
-// every tick, and with no other message.
+// News of sleeping groups travels only with the pings of ticks. While there is any, a ping is sent
+// at every tick, and pings do not travel with other messages.
 
-// ownStatus is what this host says of itself in its pings.
+// ownStatus is the status of this host that its pings carry.
 type ownStatus struct {
 	// incarnation names the process.
 	incarnation uint64
 	// averse, recovering: see SetLeaderAverse. leaving: see Drain.
 	averse, recovering, leaving atomic.Bool
-	// pings is how many pings were made.
+	// pings counts the pings made.
 	pings atomic.Uint64
 }
 
-// avoidsLead says whether this host leaves leaderships to others.
+// avoidsLead reports whether this host leaves leaderships to others.
 func (s *ownStatus) avoidsLead() bool { return s.averse.Load() || s.leaving.Load() }
 
-// Leaving says whether Drain has begun.
+// Leaving reports whether Drain has begun.
 func (s *ownStatus) Leaving() bool { return s.leaving.Load() }
 
-// SetLeaderAverse tells the peers in pings that this host does not want to lead, and has each of
-// its groups leave campaigns to other replicas, as long as one of them is on a host that is not
-// averse, and not for ever (group.SetLeaderAverse). A host that is recovering is able to lead, and
-// only waits whether that lasts.
+// SetLeaderAverse sets whether this host wants to lead; pings tell the peers. The groups of an
+// averse host leave campaigns to other replicas, for a limited time, and only while one of those is
+// on a host that is not averse (group.SetLeaderAverse). recovering says that an averse host is able
+// to lead again, and waits to see whether that lasts.
 func (s *ownStatus) SetLeaderAverse(averse, recovering bool) {
 	s.recovering.Store(averse && recovering)
 	s.averse.Store(averse)
 }
 
-// sendControl sends messages of peer.ClassControl, with a ping if it is about time for one.
+// sendControl sends messages of peer.ClassControl, with a ping if one is due soon.
 func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
 	if h.sleepers.tells(host) || !h.peers.PingBeside(host, h.now(), int64(h.config.Tick)*3/4) {
 		h.transport.Send(host, peer.ClassControl, messages)
@@ -51,8 +51,8 @@ func (h *Host) sendControl(host uint64, messages []*peerpb.RaftMessage) {
 	h.ping(host, h.round.Load(), messages)
 }
 
-// pingPeers pings at a tick those hosts that were not pinged with other messages since the one
-// before, or about then: the ticks of two hosts may nearly fall together.
+// pingPeers pings, at a tick, the hosts that no ping with other messages has reached since about
+// the last tick. The tolerance is for ticks of two hosts that nearly coincide.
 func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 	for _, host := range hosts {
 		if !h.peers.PingedLately(host, now, int64(h.config.Tick)*9/8) || h.sleepers.tells(host) {
@@ -61,12 +61,11 @@ func (h *Host) pingPeers(hosts []uint64, round uint64, now int64) {
 	}
 }
 
-// ping tells a peer how this host is. round is that of what is closed for groups that sleep; 0: the
-// ping says nothing of them.
+// ping sends this host's status to a peer. round is the current round of closing timestamps for
+// sleeping groups; 0: the ping carries nothing about them.
 //
-// INVARIANT: the number of a ping is taken before it is looked how this host is. Pings are made by
-// several goroutines, and may leave in another order: what a ping with a lower number says is
-// older.
+// INVARIANT: a ping's number is taken before the status is read. Several goroutines make pings,
+// which may leave out of order: of two pings, the one with the lower number has the older status.
 func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 	number := h.pings.Add(1)
 	ts := h.config.Clock.Now()
@@ -82,13 +81,14 @@ func (h *Host) ping(host, round uint64, beside []*peerpb.RaftMessage) {
 	if ping.NoRoom {
 		ping.RoomBytes = h.disk.bytes()
 	}
+	h.peers.PingSent(host, ping, h.now())
 	if round != 0 {
 		ping.Round, ping.Sleeping, ping.Answer = round, h.leading.Ping(host), h.following.Answer(host)
 	}
 	h.transport.Ping(host, ping, beside)
 }
 
-// PingNow tells all peers how this host is, without waiting for the next tick.
+// PingNow sends this host's status to all peers without waiting for the next tick.
 func (h *Host) PingNow() {
 	if !h.started.Load() {
 		return

@@ -11,21 +11,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// published is what the workers publish of a group. Any goroutine may read it.
+// published is what the workers publish about a group. Any goroutine may read it.
 type published struct {
 	leadership atomic.Pointer[group.Leadership]
-	// stirring is what steps.awake is.
+	// stirring is a copy of steps.awake.
 	stirring atomic.Bool
 
-	// applied and committed are how far this replica has applied the log, and knows the log to be
-	// committed.
+	// applied and committed are the indexes up to which this replica has applied the log, and knows
+	// it to be committed.
 	applied, committed atomic.Uint64
 	last               struct {
 		sync.Mutex
-		// Applied is the last entry that is applied.
+		// Applied describes the last applied entry.
 		raftlog.Applied
 	}
-	// waiting are the reads that wait for an index to be applied.
+	// waiting holds the reads that wait for an index to be applied.
 	waiting readWaiters
 }
 
@@ -35,14 +35,14 @@ func (p *published) Leader() (keys.ReplicaID, uint64) {
 	return l.Leader, l.Term
 }
 
-// Awake says whether the group does anything at present, but sleep.
+// Awake reports whether the group is awake.
 func (p *published) Awake() bool { return p.stirring.Load() }
 
 // Applied returns the last applied index.
 func (p *published) Applied() uint64 { return p.applied.Load() }
 
-// Committed is up to where this replica knows the log to be committed. A leader knows it before the
-// followers do.
+// Committed returns the index up to which this replica knows the log to be committed. A leader
+// learns of a commit before its followers do.
 func (p *published) Committed() uint64 { return max(p.committed.Load(), p.applied.Load()) }
 
 func (p *published) appliedState() raftlog.Applied {
@@ -51,7 +51,7 @@ func (p *published) appliedState() raftlog.Applied {
 	return p.last.Applied
 }
 
-// setApplied says what is applied; conf is nil if the configuration is what it was.
+// setApplied publishes what is applied; conf is nil if the configuration has not changed.
 func (p *published) setApplied(index, term uint64, conf *group.Configuration) {
 	p.last.Lock()
 	p.last.Index, p.last.Term = index, term
@@ -63,17 +63,17 @@ func (p *published) setApplied(index, term uint64, conf *group.Configuration) {
 	p.waiting.advance(index)
 }
 
-// lease is a leader's lease, which counts only while the clocks are believed.
+// lease is a leader's lease. It counts only while the clocks are trusted.
 type lease struct {
 	published *group.Lease
-	// clocks says since when the monotonic clock has gone on, and now is that clock.
+	// clocks says since when the monotonic clock has run without a stop; now reads that clock.
 	clocks *clockhealth.Health
 	now    func() int64
-	// lasts is how long leases last.
+	// lasts is how long a lease lasts.
 	lasts time.Duration
 }
 
-// Lease says whether this replica leads and its lease stands at this moment.
+// Lease returns the term of this replica's leadership and whether its lease is valid now.
 func (l *lease) Lease() (term uint64, ok bool) {
 	if term, ok = l.published.Valid(l.now()); !ok || !l.counts() {
 		return 0, false
@@ -81,7 +81,7 @@ func (l *lease) Lease() (term uint64, ok bool) {
 	return term, true
 }
 
-// LeaseLeft is how much longer the lease stands; not positive if it does not stand.
+// LeaseLeft returns how much longer the lease is valid; not positive if it is not valid.
 func (l *lease) LeaseLeft() time.Duration {
 	left := l.published.Left(l.now())
 	if left > 0 && !l.counts() {
@@ -90,8 +90,8 @@ func (l *lease) LeaseLeft() time.Duration {
 	return left
 }
 
-// counts says whether the monotonic clock has gone on since the lease began, as far as is known,
-// but for less than the lease has to spare.
+// counts reports whether the monotonic clock is known to have run without a stop since the lease
+// began.
 func (l *lease) counts() bool {
 	from, ok := l.clocks.LeaseFloor()
 	return ok && (from == 0 || l.published.Left(from) > l.lasts)

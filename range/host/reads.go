@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/group"
 )
 
-// readBatch is the read-index requests that were asked of Raft together.
+// readBatch is a set of read-index requests that one question to Raft answers.
 type readBatch struct {
 	sequence uint64
 	done     []func(error)
@@ -19,13 +19,13 @@ type readBatch struct {
 // indexReads are the requests for a read index that Raft has not answered. Only the shard worker
 // may touch them.
 type indexReads struct {
-	// sequence is the number of the last question to Raft, and asked are those on their way, by
+	// sequence is the number of the last question to Raft. asked lists the questions under way, by
 	// ascending sequence.
 	sequence uint64
 	asked    []readBatch
 }
 
-// ask asks Raft for one read index for all requests that came since the last pass.
+// ask asks Raft for one read index, for all requests that came since the last pass.
 func (r *indexReads) ask(core *group.Group, reads []func(error)) {
 	if !core.Leadership().IsLeader {
 		for _, done := range reads {
@@ -39,8 +39,8 @@ func (r *indexReads) ask(core *group.Group, reads []func(error)) {
 }
 
 // answered takes Raft's answer: the reads may run once that index is applied. Raft answers in
-// order, and one answer stands for all requests before it. It returns false if the answer is to
-// another question.
+// order, and an answer also answers all earlier questions. answered returns false if no question
+// under way has this number.
 func (r *indexReads) answered(s raft.ReadState, waiting *readWaiters) bool {
 	if len(s.RequestCtx) != 8 {
 		return false
@@ -56,7 +56,7 @@ func (r *indexReads) answered(s raft.ReadState, waiting *readWaiters) bool {
 	return true
 }
 
-// expire is called at ticks. It gives up reads that no quorum answered for so many.
+// expire is called at ticks. It fails the reads that no quorum has answered for this many ticks.
 func (r *indexReads) expire(ticks int) {
 	for i := range r.asked {
 		r.asked[i].ticks++
@@ -69,7 +69,7 @@ func (r *indexReads) expire(ticks int) {
 	}
 }
 
-// fail gives up all reads.
+// fail ends all reads with an error.
 func (r *indexReads) fail(err error) {
 	asked := r.asked
 	r.asked = nil
@@ -80,7 +80,7 @@ func (r *indexReads) fail(err error) {
 	}
 }
 
-// readWaiters are reads whose index is known and not applied yet.
+// readWaiters holds reads whose index is known and not applied yet.
 type readWaiters struct {
 	mu      sync.Mutex
 	waiters []readWaiter
@@ -97,7 +97,8 @@ func (w *readWaiters) add(index uint64, done []func(error)) {
 	w.waiters = append(w.waiters, readWaiter{index, done})
 }
 
-// advance runs what waited for an index up to applied. Indexes ascend, as Raft gives them out.
+// advance runs the reads that waited for an index up to applied. Indexes are in ascending order, as
+// Raft gives them out.
 func (w *readWaiters) advance(applied uint64) {
 	w.mu.Lock()
 	n := 0

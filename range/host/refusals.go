@@ -8,15 +8,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// refusalsEvery is how often the log tells of refused messages, however many there are.
+// refusalsEvery is the least time between two log lines about refused messages.
 const refusalsEvery = 10 * time.Second
 
-// refusals tells of messages that were refused because they cannot be (group.Refusal). One now and
-// then is a forged or corrupted message; many from one peer are a peer that is not what it says.
+// refusals logs messages that were refused because no correct peer sends them (group.Refusal). A
+// single one is a forged or corrupted message; many from one peer mean that the peer is not what it
+// claims to be.
 type refusals struct {
 	mu sync.Mutex
-	// told is when the log was told last, by the host's monotonic clock; 0: never. since counts
-	// those that it was not told of.
+	// told is the monotonic time of the last log line; 0: none was written. since counts the
+	// refusals after it.
 	told, since int64
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// shard is some of the groups, and the worker that steps them. One pass is made at a time, by the
-// worker or by a goroutine that has brought a message or a proposal and finds the shard idle.
+// shard is a part of the groups, and the worker that steps them. Only one pass runs at a time, on
+// the worker or on a goroutine that has brought a message or a proposal and finds the shard idle.
 type shard struct {
 	host *Host
 
@@ -17,15 +17,17 @@ type shard struct {
 	ready []*Group
 	tick  bool
 	done  bool
-	// busy: a goroutine is in a pass. The one that sets it owns what follows until it clears it.
+	// busy is true while a goroutine is in a pass. The goroutine that sets busy owns the fields
+	// below until it clears it.
 	busy bool
 
-	// Of the goroutine that is in a pass.
+	// Owned by the goroutine that is in a pass.
 	awake    map[*Group]struct{}
 	lastTick int64
-	// sleepAfter is how many idle ticks a leader stays awake at present; 0: for ever.
+	// sleepAfter is after how many idle ticks a leader's group falls asleep at present; 0: never.
 	sleepAfter int
-	// own is what passes over this shard alone collect, out where the present one does.
+	// own collects the output of passes over this shard alone. out is where the present pass
+	// collects: own, or the own of another shard if the pass covers several.
 	own, out *outgoing
 	output   group.Output
 }
@@ -37,7 +39,7 @@ func newShard(h *Host) *shard {
 	return s
 }
 
-// enqueue leaves groups to the worker.
+// enqueue queues groups for the worker.
 func (s *shard) enqueue(groups ...*Group) {
 	s.leave(groups...)
 	s.wake.Signal()
@@ -50,7 +52,7 @@ func (s *shard) signalTick() {
 	s.wake.Signal()
 }
 
-// stop lets no further pass begin, and waits for the one that is under way.
+// stop lets no further pass begin, and waits for the pass under way.
 func (s *shard) stop() {
 	s.mu.Lock()
 	s.done = true
@@ -77,7 +79,8 @@ func (s *shard) setAwake(g *Group, awake bool) {
 	g.storage.Release(g.applied.Load(), true)
 }
 
-// begin begins a pass over what is ready; nil if there is nothing, or it is the worker's.
+// begin begins a pass over the groups that are ready. It returns nil if no group is ready, or the
+// worker must make the pass.
 func (s *shard) begin() []*Group {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,12 +108,13 @@ func (s *shard) end() {
 	}
 }
 
-// submit has appends submitted at the end of the pass. It is for the goroutine that is in a pass.
+// submit adds appends to those that are submitted at the end of the pass. Only the goroutine in the
+// pass may call it.
 func (s *shard) submit(appends ...*raftlog.Append) {
 	s.out.appends = append(s.out.appends, appends...)
 }
 
-// leave adds groups to what is ready, and wakes no worker.
+// leave adds groups to those that are ready, without waking the worker.
 func (s *shard) leave(groups ...*Group) {
 	s.mu.Lock()
 	s.ready = append(s.ready, groups...)

@@ -1,28 +1,47 @@
 package host
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/host/delays"
+	"github.com/tidemarkdb/tidemark/range/host/peers"
 	"github.com/tidemarkdb/tidemark/range/host/slowdisk"
 )
 
 // judgePeriod is how often a host judges its disk.
 const judgePeriod = time.Second
 
-// slowness is whether the disk with the log is slow beside those of the peers (package slowdisk).
+// slowness measures whether the disk with the log is slow compared with those of the peers (package
+// slowdisk), and how long the process waits for a processor (package delays).
 type slowness struct {
-	// Of the ticker's goroutine.
+	// Only the ticker's goroutine may touch meter.
 	meter slowdisk.Meter
 	judge slowdisk.Judge
 	next  int64
+	ticks delays.Ticks
 
-	// sync is how long a sync of the log takes, in nanoseconds; 0: it is not known.
+	// processorWait is how long the process waits for a processor, in nanoseconds; 0: unknown.
+	processorWait atomic.Int64
+
+	// sync is how long a sync of the log takes, in nanoseconds; 0: unknown.
 	sync atomic.Int64
 	slow atomic.Bool
 }
 
-// look is called with every tick.
+// ticked is called at every tick with the time at which the tick was due.
+func (s *slowness) ticked(due, now int64) {
+	if s.ticks.Observe(now, time.Duration(max(0, now-due))) {
+		s.processorWait.Store(int64(s.ticks.Wait()))
+	}
+}
+
+// ProcessorWait returns how long the process waits for a processor at present; 0: unknown.
+func (s *slowness) ProcessorWait() time.Duration { return time.Duration(s.processorWait.Load()) }
+
+// look is called at every tick.
 func (s *slowness) look(h *Host, now int64) {
 	if now < s.next {
 		return
@@ -44,8 +63,21 @@ func (s *slowness) look(h *Host, now int64) {
 	}
 }
 
-// DiskSlow says whether the log takes many times longer to sync than those of the peers, as judged
-// over some seconds, and how long a sync takes; 0: it is not known.
+// DiskSlow reports whether syncs of the log take many times longer than those of the peers, as
+// judged over some seconds, and how long a sync takes; 0: unknown.
 func (s *slowness) DiskSlow() (slow bool, sync time.Duration) {
 	return s.slow.Load(), time.Duration(s.sync.Load())
+}
+
+// RoundTrips lists the round trips to the peers, where known.
+func (h *Host) RoundTrips() []peers.RoundTrip { return h.peers.RoundTrips(h.now()) }
+
+// usualRoundTrip returns the median round trip to the peers; 0: unknown.
+func (h *Host) usualRoundTrip() time.Duration {
+	trips := h.RoundTrips()
+	if len(trips) == 0 {
+		return 0
+	}
+	slices.SortFunc(trips, func(a, b peers.RoundTrip) int { return cmp.Compare(a.Took, b.Took) })
+	return trips[(len(trips)-1)/2].Took
 }

@@ -21,8 +21,8 @@ import (
 // collected.
 const maxSnapshots = 4
 
-// snapshotStall is how long the peer may take nothing of a snapshot before its stream is given up.
-// It then is tried again; others have its slot meanwhile.
+// snapshotStall is how long the peer may read nothing of a snapshot before its stream is given up.
+// The snapshot is tried again later; others use its slot meanwhile.
 const snapshotStall = time.Minute
 
 var errSnapshotStalled = fmt.Errorf("the peer took nothing of it for %s", snapshotStall)
@@ -34,8 +34,8 @@ type snapshotSender struct {
 	slots chan struct{}
 }
 
-// send streams the state to a follower, together with the message by which Raft offers it.
-// What Raft put into the message is corrected to the index that the state really has.
+// send streams the state to a follower, together with the message by which Raft offers it. The
+// message is corrected to the index that the state really has.
 func (s *snapshotSender) send(g *Group, m *peerpb.RaftMessage) {
 	h := s.host
 	to := replicaID(m.GetTo())
@@ -48,7 +48,7 @@ func (s *snapshotSender) send(g *Group, m *peerpb.RaftMessage) {
 	select {
 	case s.slots <- struct{}{}:
 	default:
-		// Enough are on their way; Raft asks again with the follower's next answer to a heartbeat.
+		// All slots are taken. Raft asks again with the follower's next answer to a heartbeat.
 		report(false)
 		return
 	}
@@ -82,8 +82,8 @@ func (s *snapshotSender) stream(g *Group, target uint64, m *peerpb.RaftMessage) 
 	}
 	m.Snapshot.Index, m.Snapshot.Term = snap.Index(), snap.Term()
 	if c, ok := snapshotConfiguration(snap); ok {
-		// It is of that index, too: a configuration that is newer than the state would count votes
-		// that the state knows nothing of.
+		// The configuration must be of that index too. A configuration newer than the state would
+		// count votes of replicas that the state does not know.
 		if m.Snapshot.ConfState, err = proto.Marshal(c.ConfState()); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *snapshotSender) stream(g *Group, target uint64, m *peerpb.RaftMessage) 
 	return nil
 }
 
-// progressWriter puts a timer off whenever something was taken.
+// progressWriter restarts a timer whenever the peer has taken some bytes.
 type progressWriter struct {
 	io.Writer
 	stalled *time.Timer
@@ -120,7 +120,7 @@ func (w progressWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// HandleSnapshot receives a snapshot: it is staged, and then Raft decides whether it wants it.
+// HandleSnapshot receives and stages a snapshot. Raft then decides whether to install it.
 func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.SnapshotHeader,
 	r io.Reader) error {
 	m := header.GetMessage()
@@ -152,7 +152,7 @@ func (h *Host) HandleSnapshot(ctx context.Context, from uint64, header *peerpb.S
 		staged.Discard()
 		return fmt.Errorf("receiving a snapshot of partition %s: %w", g.ID(), err)
 	}
-	// Only the end of the stream proves it whole.
+	// Only the end of the stream proves that the snapshot is complete.
 	if n, err := io.Copy(io.Discard, r); err != nil || n > 0 {
 		staged.Discard()
 		return fmt.Errorf("receiving a snapshot of partition %s: %d bytes behind its end: %w", g.ID(),
@@ -179,8 +179,8 @@ func errTooManySnapshots(id keys.PartitionID) error {
 		maxStaged)
 }
 
-// install queues the installation behind everything that is still being applied; false if there is
-// nothing to install, and the group failed.
+// install queues the installation behind everything that is still being applied. It returns false
+// if there is no snapshot to install, which fails the group.
 func (g *Group) install(a *raftlog.Append) bool {
 	staged := g.inbox.takeForInstall(a.Snapshot.Index)
 	if staged == nil {
@@ -200,9 +200,9 @@ func (g *Group) install(a *raftlog.Append) bool {
 	return true
 }
 
-// runInstall runs on an apply worker. The state is durable before the log lets go of what came
-// before it: after a crash between the two, opening the log finds a state that is ahead, and
-// follows it.
+// runInstall runs on an apply worker. The state is durable before the log drops its old entries.
+// After a crash between the two, opening the log finds a state that is ahead of the log, and moves
+// the log up to it.
 func (g *Group) runInstall(in *installation) {
 	a := in.append
 	if err := in.staged.Install(); err != nil {
@@ -222,9 +222,9 @@ func (g *Group) runInstall(in *installation) {
 	g.do(func(g *Group) { g.afterInstall(in) })
 }
 
-// afterInstall lets the log follow the oldest snapshot, and have what came behind that, up to the
-// next one. It runs on the shard worker. Snapshots are installed in the order in which they were
-// accepted; where one could not be, the group has stopped before it comes to the next.
+// afterInstall submits the append of the oldest snapshot, and the appends held behind it, up to the
+// next snapshot. It runs on the shard worker. Snapshots are installed in the order in which Raft
+// accepted them; if an installation fails, the group stops before the next one.
 func (g *Group) afterInstall(in *installation) {
 	if len(g.installations) == 0 || g.installations[0] != in {
 		g.fail(fmt.Errorf("the snapshot of index %d was installed out of its turn",

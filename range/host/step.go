@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// What brings work for several groups, a client's requests or a peer's messages, has all of them
-// stepped in one pass over their shards, by its own goroutine: on a machine with time to spare,
-// waking the workers takes longer than the pass. What they want leaves together: one message for
-// each peer instead of one for each group, and one append, which the log syncs at once instead of
-// one after the other; and so it goes on at the peers.
+// A goroutine that brings work for several groups, such as a client's requests or a peer's
+// messages, steps all of them itself, in one pass over their shards: on a machine with idle
+// processors, waking the workers takes longer than the pass. The output of all groups leaves
+// together: one message per peer instead of one per group, and one append, so that the log syncs
+// once. The peers then do the same with what they receive.
 
-// step makes a pass over those of the shards that have something ready and in which no goroutine is
-// in one, on the caller's goroutine. What becomes ready meanwhile is left to the workers, so a
-// caller is held up for one pass at most. What one shard wants waits for the others, which takes
-// microseconds, unless Raft has to read old entries from the disk for a follower that lags. The
-// caller holds no lock, and bears the callbacks of the groups.
+// step makes one pass, on the caller's goroutine, over those of the shards that have something
+// ready and in which no other pass is under way. Work that becomes ready meanwhile is left to the
+// workers, so a caller is delayed by one pass at most. The output of one shard waits for the
+// others, which takes microseconds, unless Raft has to read old entries from the disk for a
+// follower that lags. The caller must hold no lock, because the groups' callbacks run in the pass.
 func (h *Host) step(shards ...*shard) {
 	var room [8]*shard
 	held := room[:0]
@@ -25,7 +25,7 @@ func (h *Host) step(shards ...*shard) {
 			continue
 		}
 		held = append(held, s)
-		// no other goroutine is in a pass over that one either, until this one is over
+		// No other goroutine can be in a pass over held[0] until this pass is over.
 		s.out = held[0].own
 		for _, g := range batch {
 			s.process(g, false)
@@ -43,8 +43,8 @@ func (h *Host) step(shards ...*shard) {
 	}
 }
 
-// Step ends a pass, or a part of one: those of the groups that have proposals of ProposeInPass are
-// stepped together, unless something else has had them stepped since.
+// Step ends a pass of ProposeInPass calls: it steps together those of the groups that still have
+// unstepped proposals.
 func (h *Host) Step(groups iter.Seq[*Group]) {
 	var room [8]*shard
 	shards := room[:0]
@@ -57,7 +57,7 @@ func (h *Host) Step(groups iter.Seq[*Group]) {
 	h.step(shards...)
 }
 
-// withShard adds a shard that is not there yet.
+// withShard adds a shard unless it is in the list.
 func withShard(shards []*shard, s *shard) []*shard {
 	if slices.Contains(shards, s) {
 		return shards

@@ -10,12 +10,13 @@ import (
 // truncateEvery is how many ticks pass between two looks for logs to truncate.
 const truncateEvery = 20
 
-// tickLoop ticks the shards, pings the peers, and notices which of them are gone.
+// tickLoop ticks the shards, pings the peers, and detects silent and gone peers.
 func (h *Host) tickLoop() {
 	defer h.tasks.Done()
 	timer := time.NewTimer(h.config.Tick)
 	defer timer.Stop()
 	last := h.now()
+	due := last + int64(h.config.Tick)
 	for n := 0; ; n++ {
 		select {
 		case <-h.ctx.Done():
@@ -29,6 +30,7 @@ func (h *Host) tickLoop() {
 				gap.Round(time.Millisecond))
 		}
 		last = now
+		h.slowness.ticked(due, now)
 		if h.config.BelievesClock {
 			h.clocks.Believe()
 		}
@@ -36,7 +38,8 @@ func (h *Host) tickLoop() {
 		h.noteGone(h.peers.NewlyGone(now, h.config.Tick))
 		h.slowness.look(h, now)
 		round := h.beginRound()
-		// The workers tick: a group that reads the disk must hold up neither pings nor other groups.
+		// The workers tick the groups: a group that reads the disk must delay neither pings nor
+		// other groups.
 		for _, s := range h.shards {
 			s.signalTick()
 		}
@@ -47,13 +50,14 @@ func (h *Host) tickLoop() {
 			h.truncateLogs()
 			h.wakeUnclosed()
 		}
-		// Counted from now and not from when the tick was due: two ticks are never closer than the
-		// interval.
+		// The next tick counts from now, not from when this one was due: two ticks are never closer
+		// than the interval.
 		timer.Reset(h.config.Tick)
+		due = h.now() + int64(h.config.Tick)
 	}
 }
 
-// noteSilent is told of hosts that have newly been silent.
+// noteSilent wakes the groups that hosts which have just become silent concern.
 func (h *Host) noteSilent(hosts []uint64) {
 	for _, host := range hosts {
 		h.config.Logger.Debug("host is silent", "host", host, "for", h.config.electionTimeout())
@@ -62,7 +66,7 @@ func (h *Host) noteSilent(hosts []uint64) {
 	}
 }
 
-// retainLogBytes is how much of its log each group may keep for followers that lag.
+// retainLogBytes returns how many bytes of its log each group may keep for followers that lag.
 func (h *Host) retainLogBytes() int64 {
 	h.mu.RLock()
 	groups := int64(len(h.mu.groups))
@@ -71,10 +75,11 @@ func (h *Host) retainLogBytes() int64 {
 		min(h.config.RetainLogBytes, h.config.TotalLogBytes/max(1, groups)))
 }
 
-// minRetainLogBytes is kept however many groups there are, and by a leader without disk space.
+// minRetainLogBytes is what a group keeps however many groups there are, and a leader keeps without
+// disk space.
 const minRetainLogBytes = 16 << 10
 
-// truncateLogs has the logs truncated that hold more than they should.
+// truncateLogs truncates the logs that hold more than they may.
 func (h *Host) truncateLogs() {
 	retain, least := h.retainLogBytes(), h.retainLogBytes()
 	if h.disk.none.Load() {
@@ -89,12 +94,13 @@ func (h *Host) truncateLogs() {
 			return
 		}
 		g.do(func(g *Group) {
-			// What follows a snapshot on its way stays, but no more than the group's share of that.
+			// The log keeps the entries after a snapshot on its way, within the group's share.
 			_, _, held := g.storage.Extent()
 			full := held > h.config.TotalLogBytes/snapshotLogShare
 			told, keep := g.followers.needed(g.core.Applied(), g.core, h.now(), full), retain
 			if all, leading := caughtUp(g.core); least < retain && leading {
-				// What a follower lacks stays: it may have no room for a snapshot.
+				// The log keeps the entries that a follower lacks: the follower may have no room
+				// for a snapshot.
 				told, keep = min(told, all), least
 			}
 			if bytes < keep+keep/2 {
@@ -106,7 +112,7 @@ func (h *Host) truncateLogs() {
 	})
 }
 
-// caughtUp is up to where all followers have the log, if this replica leads.
+// caughtUp returns the index up to which all followers have the log, if this replica leads.
 func caughtUp(core *group.Group) (index uint64, leading bool) {
 	if !core.Leadership().IsLeader {
 		return 0, false
@@ -117,10 +123,10 @@ func caughtUp(core *group.Group) (index uint64, leading bool) {
 }
 
 // truncate runs on an apply worker, so that no snapshot is installed at the same time. It does
-// nothing while the append of one that was installed is on its way: that deletes the entries of
-// which a truncation reads one, and the order of the two on disk would be open. told is what Raft
-// knows to be applied, since before a campaign it reads what is not; and no more than what
-// followers need. retain is how many bytes stay beside.
+// nothing while the append of an installed snapshot is on its way to the log: that append deletes
+// entries of which the truncation reads one, and the order of the two on disk would be undefined.
+// told is the index that Raft knows to be applied, reduced to what followers need; Raft may read
+// entries above it before a campaign. retain is how many bytes to keep.
 func (g *Group) truncate(told uint64, retain int64) {
 	if g.replacing.Load() != 0 {
 		return
@@ -134,7 +140,7 @@ func (g *Group) truncate(told uint64, retain int64) {
 	if last < first || bytes <= 0 {
 		return
 	}
-	// Of what is durable in the state, as much stays as the followers may want.
+	// Of the entries that are durable in the state, the log keeps retain bytes for followers.
 	average := max(1, bytes/int64(last-first+1))
 	keep := uint64(retain / average)
 	if last < keep {
@@ -148,5 +154,5 @@ func (g *Group) truncate(told uint64, retain int64) {
 	}
 }
 
-// Truncations is how often logs were truncated since the host was made.
+// Truncations counts the truncations of logs since the host was made.
 func (h *Host) Truncations() uint64 { return h.truncations.Load() }

@@ -10,23 +10,24 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// wakes are the groups that the ticker is to wake: thousands of elections at once would keep each
-// other from ending.
+// wakes queues the groups that the ticker is to wake. Thousands of elections at once would keep
+// each other from ending.
 //
 // INVARIANT: a group is queued at most once for each of its hosts and each reason, however often
-// that host seems to go and to come.
+// that host goes and returns.
 type wakes struct {
 	groups *registry
 	mu     sync.Mutex
-	// queue is in the order in which they are woken; due says what is known of each of them.
+	// queue is in the order in which groups are woken; due holds the latest state of each.
 	queue []wakeKey
 	due   map[wakeKey]wakeState
 
-	// campaigns is how many more may begin in this tick because hosts are gone.
+	// campaigns is how many more groups may campaign in this tick because their leader's host is
+	// gone.
 	campaigns atomic.Int64
 }
 
-// wakeKey is a group, the host because of which it is to be woken, and what has become of the host.
+// wakeKey names a group, the host that is the cause of waking it, and the reason.
 type wakeKey struct {
 	group  *Group
 	host   uint64
@@ -37,17 +38,16 @@ type wakeKey struct {
 type wakeReason uint8
 
 const (
-	// leaderLost: the host of its leader is silent, or has restarted.
+	// leaderLost: the leader's host is silent or has restarted.
 	leaderLost wakeReason = iota
-	// followerBack: it fell asleep while the host was away, which is back now.
+	// followerBack: the group fell asleep while the host was away, and the host is back.
 	followerBack
-	// quorumLost: it is led here, and the host is the latest of so many silent ones that no quorum
-	// is left.
+	// quorumLost: the group is led here, and with this host silent it has no quorum.
 	quorumLost
 )
 
-// wakeState is of the latest event: which host led the group then, and whether the host is known to
-// be another process than the one that did.
+// wakeState describes the latest event: the leadership at that time, and whether the host is known
+// to have restarted since.
 type wakeState struct {
 	then      group.Leadership
 	restarted bool
@@ -56,16 +56,17 @@ type wakeState struct {
 // wakesPerTick bounds how many groups are woken at a time.
 const wakesPerTick = 500
 
-// BusyGroups is how many awake groups are enough to do: what has time is not begun in more of them.
+// BusyGroups is the number of awake groups above which work that can wait is not begun in more
+// groups.
 const BusyGroups = 2000
 
-// waking is a group to be woken.
+// waking is a queued group and its state.
 type waking struct {
 	wakeKey
 	wakeState
 }
 
-// add queues groups, and updates those that are queued.
+// add queues groups, and updates the state of those already queued.
 func (w *wakes) add(found []waking) {
 	slices.SortFunc(found, func(a, b waking) int { return cmp.Compare(a.group.ID(), b.group.ID()) })
 	w.mu.Lock()
@@ -84,7 +85,7 @@ func (w *wakes) add(found []waking) {
 	}
 }
 
-// some takes the next ones.
+// some takes the next groups off the queue.
 func (w *wakes) some() []waking {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,9 +100,9 @@ func (w *wakes) some() []waking {
 	return next
 }
 
-// followersOf has the groups woken that sleep under a leader on a host that is silent, or has
-// restarted, or that know no leader; in the order of their ids, so that the hosts of a group wake
-// it at about the same time.
+// followersOf queues the groups that sleep and know no leader, or whose leader is on a host that is
+// silent or has restarted. They are queued in the order of their ids, so that the hosts of a group
+// wake it at about the same time.
 func (w *wakes) followersOf(host uint64, restarted bool) {
 	var found []waking
 	w.groups.Groups(func(g *Group) {
@@ -114,11 +115,11 @@ func (w *wakes) followersOf(host uint64, restarted bool) {
 	w.add(found)
 }
 
-// leadersAlone has the groups woken that are led here, have a replica on a host that is silent
-// now, and no quorum on hosts that are there. A leader that sleeps asks nobody for its office, so
-// it would take itself for the leader, and say so, for as long as nobody wants anything of the
-// group. One that is awake finds out within two election timeouts. Groups that are awake are queued
-// all the same, as they may be falling asleep at this moment.
+// leadersAlone queues the groups that are led here, have a replica on a host that has just become
+// silent, and have no quorum on reachable hosts. A sleeping leader sends no heartbeats, so it would
+// believe, and say, that it leads until a request or a message uses the group. An awake leader
+// finds out within two election timeouts. Awake groups are queued too, because they may be about to
+// fall asleep.
 func (w *wakes) leadersAlone(host uint64) {
 	var found []waking
 	w.groups.Groups(func(g *Group) {
@@ -140,8 +141,8 @@ func (g *Group) quorumIsThere() bool {
 	})
 }
 
-// leadersWithout has the groups woken that are led here and fell asleep while a host was away
-// that is back now.
+// leadersWithout queues the groups that are led here and fell asleep while a host was away that is
+// back now.
 func (w *wakes) leadersWithout(host uint64) {
 	var found []waking
 	w.groups.Groups(func(g *Group) {
@@ -152,7 +153,7 @@ func (w *wakes) leadersWithout(host uint64) {
 	w.add(found)
 }
 
-// wake wakes the next groups in the queue.
+// wake wakes the next groups of the queue.
 func (w *wakes) wake() {
 	for _, w := range w.some() {
 		switch w.reason {
@@ -174,8 +175,8 @@ func (w *wakes) wake() {
 	}
 }
 
-// wakeLeaderGone is the turn of a follower, which may come late: by then the host may be back, and
-// lead as before, or the group be led anew.
+// wakeLeaderGone wakes a follower. Its turn may come late: the host may be back by then and lead as
+// before, or the group may have a new leader.
 func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	l := g.core.Leadership()
 	ledAnew := l.Leader != 0 && (g.HostOf(l.Leader) != host || l.Term != s.then.Term)
@@ -189,23 +190,24 @@ func (g *Group) wakeLeaderGone(host uint64, s wakeState) {
 	}
 }
 
-// The process of a host that is gone is known long before an election timeout is over (package
-// peers). Where such a host led, followers need not wait for the end of the timeout, nor for the
-// random time behind it (group.Succeed): they campaign as soon as they owe the old leader nothing
-// any more. A host may be taken for gone wrongly, so what follows from that breaks no promise.
+// The end of a host's process is known long before an election timeout is over (package peers).
+// Followers of such a host need wait neither for the end of the timeout nor for the random time
+// after it (group.Succeed): they campaign as soon as they owe the old leader no promise. A host may
+// be taken for gone wrongly, so a campaign for this reason breaks no promise.
 
-// campaignsPerTick bounds the campaigns that groups begin in a tick ahead of their election timers
-// because hosts are gone. It does not bound those that the timers begin: a group that gets no turn
-// campaigns when its timer says so, as it would if nobody knew that the host is gone. So in no tick
-// do more groups campaign than without the hint, but for this number. Groups that slept are woken
-// in portions (wakesPerTick).
+// campaignsPerTick bounds the campaigns that groups begin in a tick, ahead of their election
+// timers, because hosts are gone. Campaigns by timer are not bounded: a group that gets no turn
+// campaigns when its timer says so, as it would without knowing that the host is gone. So a tick
+// never has more than this number of campaigns in addition to those by timer. Sleeping groups are
+// woken in portions (wakesPerTick).
 const campaignsPerTick = 128
 
-// HandleRefused tells that the machine of a host has refused a connection: no process listens at
+// HandleRefused reports that the machine of a host has refused a connection: no process listens at
 // its address.
 func (h *Host) HandleRefused(host uint64) { h.peers.Refused(host) }
 
-// noteGone is told of hosts that newly count as gone. Groups that are awake look for themselves.
+// noteGone wakes sleeping groups that are led from hosts that have just been found gone. Awake
+// groups check for themselves.
 func (h *Host) noteGone(hosts []uint64) {
 	h.wakes.campaigns.Store(campaignsPerTick)
 	for _, host := range hosts {
@@ -219,7 +221,8 @@ func (h *Host) noteGone(hosts []uint64) {
 // there are none left.
 func (w *wakes) mayCampaign() bool { return w.campaigns.Add(-1) >= 0 }
 
-// succeed is the part of a tick in which a follower does something about a leader that is gone.
+// succeed is the step of a tick in which a follower may campaign because its leader's process is
+// gone.
 func (g *Group) succeed() {
 	if l := g.core.Leadership(); l.Leader != 0 && g.leaderGone(l.Leader) {
 		g.core.LeaderGone()
@@ -227,7 +230,7 @@ func (g *Group) succeed() {
 	g.core.Succeed(g.host.now(), g.host.wakes.mayCampaign)
 }
 
-// leaderGone says whether the process of another replica's host is gone.
+// leaderGone reports whether the process of the leader's host is gone.
 func (g *Group) leaderGone(leader keys.ReplicaID) bool {
 	return leader != g.Self() && g.host.peers.Gone(g.HostOf(leader))
 }

@@ -19,14 +19,14 @@ func Check(holds bool, format string, args ...any) {
 	}
 }
 
-// Again panics once more with what was recovered from a panic, if that was a Violation.
+// Again panics once more with a recovered value, if that is a Violation.
 func Again(recovered any) {
 	if v, is := recovered.(*Violation); is {
 		panic(v)
 	}
 }
 
-// Small is how large a structure may be that a check walks over each time it changes.
+// Small is the size up to which a check walks over a structure each time it changes.
 const Small = 64
 
 // Every says when a costly check is due: at the first of so many calls. The zero value is ready to

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// MaxConsumerName bounds the name of a consumer of changes, in bytes.
+	// MaxConsumerName bounds the length of a consumer's name, in bytes.
 	MaxConsumerName = 256
-	// MaxConsumerBound bounds the first key of a consumer's span, and its end, in bytes.
+	// MaxConsumerBound bounds the length of the start and the end of a consumer's span, in bytes.
 	MaxConsumerBound = 1 << 10
 	// MinConsumerKeep and MaxConsumerKeep bound how long history is kept for a consumer;
 	// DefaultConsumerKeep is the default.
@@ -40,8 +40,8 @@ func ValidateConsumerName(name string) error {
 	return nil
 }
 
-// ValidateConsumerKeep checks how long history is to be kept for a consumer, in milliseconds as in
-// the protocol; 0: not given.
+// ValidateConsumerKeep checks how long history is to be kept for a consumer, in milliseconds; 0
+// means not given.
 func ValidateConsumerKeep(millis uint64) error {
 	if millis != 0 && (millis < uint64(MinConsumerKeep.Milliseconds()) ||
 		millis > uint64(MaxConsumerKeep.Milliseconds())) {
@@ -51,7 +51,7 @@ func ValidateConsumerKeep(millis uint64) error {
 	return nil
 }
 
-// ValidateConsumerSpan checks the keys that a consumer is to be of.
+// ValidateConsumerSpan checks the span of user keys of which a consumer is to receive the changes.
 func ValidateConsumerSpan(span Span) error {
 	if span.Empty() {
 		return fmt.Errorf("a consumer is of keys, and there are none in the span that begins at %s",
@@ -67,7 +67,7 @@ func ValidateConsumerSpan(span Span) error {
 	return nil
 }
 
-// DescribeSpan says in words which user keys a span has.
+// DescribeSpan describes a span of user keys in words.
 func DescribeSpan(span Span) string {
 	switch {
 	case len(span.Start) == 0 && len(span.End) == 0:

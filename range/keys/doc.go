@@ -1,5 +1,5 @@
 // Package keys defines the form of keys: ids, spans, internal keys, and the layout of a node's
-// state database. No other package knows it.
+// state database. No other package depends on the layout.
 //
 // There are three kinds of key, each wrapped in the next:
 //
@@ -25,7 +25,7 @@
 //
 // Keys are any bytes, including zeros; nothing here may rely on a separator. Functions named
 // Append... append to their first argument and return it, as the standard library's do; all others
-// allocate. No function keeps or changes its arguments.
+// allocate. No other function keeps or changes its arguments.
 //
 // Imports: hlc, the descriptor's protobuf package, and Pebble's key encoding; nothing else of this
 // module.

@@ -5,16 +5,17 @@ import (
 	"math/bits"
 )
 
-// MaxHashPartitions is the greatest number of partitions of a hash keyspace.
+// MaxHashPartitions is the highest number of partitions of a hash keyspace.
 const MaxHashPartitions = 16384
 
 // HashPartition is the partition, 0 to n-1, in which a hash keyspace of n partitions keeps a user
-// key: murmur3_32(userKey) mod n. It never changes, since data is stored by it. n must not be 0.
+// key: murmur3_32(userKey) mod n. The function must never change, since stored data depends on it.
+// n must not be 0.
 func HashPartition(userKey []byte, n uint32) uint32 { return murmur3(userKey) % n }
 
 // murmur3 is MurmurHash3_x86_32 with seed 0. The usual Go library allocates in its checked form,
 // and in its unchecked form it does pointer arithmetic that the race detector's pointer checks
-// refuse; a test compares this one with it.
+// refuse; a test compares murmur3 with that library.
 func murmur3(data []byte) uint32 {
 	const c1, c2 = 0xcc9e2d51, 0x1b873593
 	h, rest := uint32(0), data

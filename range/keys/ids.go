@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// KeyspaceID names a keyspace. Never reused.
+// KeyspaceID identifies a keyspace. Ids are never reused.
 type KeyspaceID uint32
 
-// PartitionID names a partition; it is also the id of the partition's Raft group. Never reused. 0
-// is none.
+// PartitionID identifies a partition, and is also the id of its Raft group. Ids are never reused. 0
+// means no partition.
 type PartitionID uint64
 
-// ReplicaID names one replica of a partition; it is also its Raft peer id. Never reused within a
-// partition. 0 is none.
+// ReplicaID identifies a replica within its partition, and is also its Raft peer id. Ids are never
+// reused within a partition. 0 means no replica.
 type ReplicaID uint64
 
-// NodeID names a data node. Never reused. 0 is none.
+// NodeID identifies a data node. Ids are never reused. 0 means no node.
 type NodeID uint64
 
 const (
@@ -33,24 +33,24 @@ func (id PartitionID) String() string { return "p" + strconv.FormatUint(uint64(i
 func (id ReplicaID) String() string   { return "r" + strconv.FormatUint(uint64(id), 10) }
 func (id NodeID) String() string      { return "n" + strconv.FormatUint(uint64(id), 10) }
 
-// RequestID names a client's request; all attempts of one request have the same. The zero RequestID
-// names none.
+// RequestID identifies a client's request; all attempts of a request share it. The zero RequestID
+// identifies no request.
 type RequestID struct {
 	Client, Sequence uint64
 }
 
-// IsZero reports whether it names no request.
+// IsZero reports whether id is the zero RequestID.
 func (id RequestID) IsZero() bool { return id == RequestID{} }
 
-// hiddenPrefix begins the names of hidden keyspaces. No client can create a keyspace of such a
-// name: names of keyspaces have no slash.
+// hiddenPrefix begins the names of hidden keyspaces. No client can create a keyspace with such a
+// name: keyspace names contain no slash.
 const hiddenPrefix = "restore/"
 
-// HiddenName is the name of a keyspace while a restore fills the keyspace. The restore gives the
-// keyspace the name `name` at its end.
+// HiddenName is the name of a keyspace while a restore fills it. At its end the restore renames the
+// keyspace to `name`.
 func HiddenName(restore, name string) string { return hiddenPrefix + restore + "/" + name }
 
-// SplitHiddenName splits what HiddenName returned; false if the name is another one.
+// SplitHiddenName splits a HiddenName into its parts; ok is false for any other name.
 func SplitHiddenName(hidden string) (restore, name string, ok bool) {
 	rest, ok := strings.CutPrefix(hidden, hiddenPrefix)
 	if !ok {
@@ -59,5 +59,6 @@ func SplitHiddenName(hidden string) (restore, name string, ok bool) {
 	return strings.Cut(rest, "/")
 }
 
-// IsHidden reports that a keyspace has a HiddenName: clients find it in lists, and not by its name.
+// IsHidden reports whether a keyspace has a HiddenName: lists show it to clients, but clients
+// cannot open it by name.
 func IsHidden(name string) bool { return strings.HasPrefix(name, hiddenPrefix) }

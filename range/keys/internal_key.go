@@ -7,9 +7,10 @@ import (
 )
 
 const (
-	// KeyspacePrefixLength is the number of bytes of an internal key that name the keyspace.
+	// KeyspacePrefixLength is the number of bytes of the keyspace id, with which an internal key
+	// begins.
 	KeyspacePrefixLength = 4
-	// HashPrefixLength is the number of bytes that name the keyspace and the hash partition.
+	// HashPrefixLength is the number of bytes of the keyspace id and the hash number.
 	HashPrefixLength = 6
 
 	// MaxKeySize is the greatest length of a user key, in bytes.
@@ -19,11 +20,11 @@ const (
 )
 
 var (
-	// ErrEmptyKey is the error of ValidateUserKey for a key of no bytes.
+	// ErrEmptyKey is the error of ValidateUserKey for an empty key.
 	ErrEmptyKey = errors.New("the key is empty")
-	// ErrKeyTooLarge is the error of ValidateUserKey for a key above MaxKeySize.
+	// ErrKeyTooLarge is the error of ValidateUserKey for a key longer than MaxKeySize.
 	ErrKeyTooLarge = errors.New("the key is too large")
-	// ErrValueTooLarge is the error of ValidateValue for a value above MaxValueSize.
+	// ErrValueTooLarge is the error of ValidateValue for a value longer than MaxValueSize.
 	ErrValueTooLarge = errors.New("the value is too large")
 )
 
@@ -38,7 +39,8 @@ func HashPrefix(ks KeyspaceID, n uint16) []byte {
 	return binary.BigEndian.AppendUint16(prefix, n)
 }
 
-// ValidateUserKey says whether a user key may be written: it must have 1 to MaxKeySize bytes.
+// ValidateUserKey returns an error unless a user key may be written: it must have 1 to MaxKeySize
+// bytes.
 func ValidateUserKey(key []byte) error {
 	switch {
 	case len(key) == 0:
@@ -49,7 +51,8 @@ func ValidateUserKey(key []byte) error {
 	return nil
 }
 
-// ValidateValue says whether a value may be written: it must have at most MaxValueSize bytes.
+// ValidateValue returns an error unless a value may be written: it must have at most MaxValueSize
+// bytes.
 func ValidateValue(value []byte) error {
 	if len(value) > MaxValueSize {
 		return fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrValueTooLarge, len(value),

@@ -14,7 +14,7 @@ const (
 	MaxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// Lifetime says until when a value lives. Requests carry a lifetime as a number
+// Lifetime determines when a value expires. Requests carry a lifetime as a number
 // (kvpb.PutRequest.ttl):
 //
 //	0       the keyspace's default decides (DefaultLifetime)
@@ -22,7 +22,7 @@ const (
 //	> 0     a time to live in nanoseconds, from the timestamp of the version on
 //	< -1    a moment: the negated wall time, in nanoseconds since the epoch, of the expiry
 //
-// A moment up to LeastMoment is not valid: as a number it looks like a time to live with the wrong
+// A moment below LeastMoment is not valid: as a number it looks like a time to live with the wrong
 // sign.
 type Lifetime int64
 
@@ -34,8 +34,7 @@ const (
 )
 
 // LeastMoment is the earliest moment that a request can name, in nanoseconds since the epoch: it is
-// in 1980. A value that expires then, or at any other moment that has passed, is there at its own
-// timestamp alone.
+// in 1980. A value whose moment has passed when it is written exists at its own timestamp only.
 const LeastMoment = int64(MaxTTL) + 1
 
 // For is the lifetime of a value with a time to live of d, which is above 0.
@@ -56,8 +55,8 @@ func (l Lifetime) Moment() (wall int64, ok bool) {
 	return -int64(l), true
 }
 
-// Or returns the lifetime, and usual in place of DefaultLifetime. A usual of 0 stands for values
-// that do not expire.
+// Or returns the lifetime, or for DefaultLifetime the keyspace's default, usual. A usual of 0 means
+// that values do not expire.
 func (l Lifetime) Or(usual time.Duration) Lifetime {
 	switch {
 	case l != DefaultLifetime:
@@ -70,7 +69,7 @@ func (l Lifetime) Or(usual time.Duration) Lifetime {
 
 // ExpiryOf returns the wall time at which the version of a timestamp expires, in nanoseconds since
 // the epoch, and 0 for a version that does not expire. The expiry is above the timestamp's wall
-// time: a value whose moment has passed is there at its own timestamp alone.
+// time: a value whose moment has passed exists at its own timestamp only.
 func (l Lifetime) ExpiryOf(ts hlc.Timestamp) int64 {
 	if moment, ok := l.Moment(); ok {
 		if ts.Wall == math.MaxInt64 {
@@ -87,8 +86,9 @@ func (l Lifetime) ExpiryOf(ts hlc.Timestamp) int64 {
 	return ts.Wall + int64(l)
 }
 
-// Validate returns what is wrong with a lifetime in a request. A negative number that is no moment
-// is refused: a client may have computed the rest of a time to live that is over.
+// Validate returns an error for a lifetime that is not valid in a request. A negative number above
+// -LeastMoment is not valid, since it may be the remainder of a time to live that a client computed
+// too late.
 func (l Lifetime) Validate() error {
 	moment, ok := l.Moment()
 	switch {
@@ -116,7 +116,7 @@ func (l Lifetime) String() string {
 	return "for " + time.Duration(l).String()
 }
 
-// ValidateTTL says what is wrong with a time to live. 0 is none.
+// ValidateTTL returns an error for a time to live out of bounds. 0 means no time to live.
 func ValidateTTL(ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
 		return fmt.Errorf("a time to live of %s: it is from %s to %d days", ttl, MinTTL,
@@ -125,7 +125,8 @@ func ValidateTTL(ttl time.Duration) error {
 	return nil
 }
 
-// ValidateDefaultTTL says what is wrong with the default of a keyspace, in milliseconds; 0 is none.
+// ValidateDefaultTTL returns an error for a keyspace default out of bounds, in milliseconds. 0
+// means no default.
 func ValidateDefaultTTL(millis uint64) error {
 	if millis > uint64(MaxTTL.Milliseconds()) {
 		return fmt.Errorf("a default time to live of %d ms: it is at most %d days", millis,
@@ -136,15 +137,15 @@ func ValidateDefaultTTL(millis uint64) error {
 
 // The limits of transactions that hold locks of a keyspace.
 const (
-	// DefaultTransactionAge is how long after its beginning an attempt may hold locks. It is the
-	// default GC window: a transaction that has read cannot commit much later anyway.
+	// DefaultTransactionAge is how long after its beginning an attempt may hold locks. It equals
+	// the default GC window: a transaction with reads cannot commit much later anyway.
 	DefaultTransactionAge = time.Hour
-	// DefaultTransactionIdle is how long the application may make no call meanwhile. It is longer
-	// than the time-outs that applications give their calls to other services, and than a person
-	// needs to type a line.
+	// DefaultTransactionIdle is how long the application may make no call while the attempt holds
+	// locks. It exceeds the usual time-outs of calls to other services, and the time in which a
+	// person types a line.
 	DefaultTransactionIdle = 2 * time.Minute
-	// MinTransactionLimit and MaxTransactionLimit bound what a keyspace may say. Without any limit
-	// every start of a transaction would be believable.
+	// MinTransactionLimit and MaxTransactionLimit bound a keyspace's limits. Without a limit,
+	// servers would have to accept every age that a client claims.
 	MinTransactionLimit = time.Second
 	MaxTransactionLimit = 7 * 24 * time.Hour
 )

@@ -7,12 +7,12 @@ import (
 )
 
 // A number is a value that Increment adds to: a decimal number of 64 bits with a sign, as people
-// write it ("42", "-7"). So `put` can set one, and `get` shows it.
+// write it ("42", "-7"). So `put` can set a number, and `get` shows it.
 
-// MaxNumberLength is how many bytes the longest number has.
+// MaxNumberLength is the length of the longest number, in bytes.
 const MaxNumberLength = 20
 
-// ParseNumber reads a number. The error says what the value is instead.
+// ParseNumber parses a number. The error says what the value holds instead.
 func ParseNumber(value []byte) (int64, error) {
 	if len(value) > MaxNumberLength {
 		return 0, fmt.Errorf("the value of %d bytes is not a decimal number of 64 bits", len(value))
@@ -24,8 +24,8 @@ func ParseNumber(value []byte) (int64, error) {
 	return n, nil
 }
 
-// AddNumber adds to the number that a key holds; one without a value holds 0. It refuses a sum
-// beyond 64 bits.
+// AddNumber adds `by` to the number in a key's value; a key without a value counts as 0. A sum
+// beyond 64 bits is an error.
 func AddNumber(value []byte, exists bool, by int64) (sum int64, err error) {
 	if exists {
 		if sum, err = ParseNumber(value); err != nil {
@@ -38,5 +38,5 @@ func AddNumber(value []byte, exists bool, by int64) (sum int64, err error) {
 	return sum + by, nil
 }
 
-// FormatNumber is the value that holds a number.
+// FormatNumber returns the value that represents a number.
 func FormatNumber(n int64) []byte { return strconv.AppendInt(nil, n, 10) }

@@ -9,13 +9,13 @@ import (
 )
 
 // A partition's descriptor is a *clusterpb.Partition everywhere, and never changed once it is
-// published. This file translates it into keys.
+// published. This file computes keys and spans from descriptors.
 
 // PartitionSpan is the partition's span of internal keys. It aliases the descriptor.
 func PartitionSpan(p *clusterpb.Partition) Span { return Span{Start: p.Start, End: p.End} }
 
-// PartitionPrefix returns the prefix of all internal keys of the partition, which user keys lack.
-// It aliases the descriptor.
+// PartitionPrefix returns the common prefix of the partition's internal keys: the keyspace id, and
+// in a hash keyspace the hash number. It aliases the descriptor.
 func PartitionPrefix(p *clusterpb.Partition) []byte {
 	n := int(p.PrefixLength)
 	return p.Start[:n:n]
@@ -34,7 +34,7 @@ func PartitionUserSpan(p *clusterpb.Partition) Span {
 }
 
 // PartitionContains reports whether a user key lies in the partition's span. For a hash keyspace it
-// takes the hash for granted: any user key fits the span.
+// does not check the key's hash number.
 func PartitionContains(p *clusterpb.Partition, userKey []byte) bool {
 	return PartitionUserSpan(p).Contains(userKey)
 }
@@ -54,8 +54,8 @@ func UserKey(p *clusterpb.Partition, internalKey []byte) []byte {
 	return internalKey[p.PrefixLength:]
 }
 
-// InternalSpan returns the part of the partition that a span of user keys covers: the partition's
-// own ends where the user span reaches beyond them. It may be Empty.
+// InternalSpan returns the part of the partition that a span of user keys covers: where the user
+// span reaches beyond the partition, the result ends with the partition. The result may be Empty.
 func InternalSpan(p *clusterpb.Partition, user Span) Span {
 	span := Span{Start: InternalKey(p, user.Start)}
 	if len(user.End) > 0 {
@@ -64,8 +64,8 @@ func InternalSpan(p *clusterpb.Partition, user Span) Span {
 	return span.Intersect(PartitionSpan(p))
 }
 
-// ValidatePartition says whether a descriptor that came from disk or network is sound enough for
-// the functions here.
+// ValidatePartition returns an error unless a descriptor from disk or network is valid for the
+// functions of this file.
 func ValidatePartition(p *clusterpb.Partition) error {
 	switch {
 	case p == nil || p.Id == 0:
@@ -95,12 +95,12 @@ func ValidatePartition(p *clusterpb.Partition) error {
 	return nil
 }
 
-// Consumes reports whether a partition p, of which any descriptor is given, has been merged into
-// the partition of d, or into one of its ancestors.
+// Subsumes reports whether partition p, given by any of its descriptors, was merged into the
+// partition of d or into an ancestor of it.
 //
-// The key at which a partition begins changes hands only by a merge: a split leaves it to the left
-// part, which keeps the id. And the generation of the partition that has a key only rises. So a
-// partition that has the start of p, with a higher generation, has got it by consuming p.
+// A partition's start key passes to another partition only by a merge: a split leaves the start key
+// to the left part, which keeps the id. And the generation of the partition that holds a key only
+// rises. So a partition that holds the start key of p with a higher generation has subsumed p.
 func Subsumes(d, p *clusterpb.Partition) bool {
 	return d.GetId() != p.GetId() && d.GetGeneration() > p.GetGeneration() &&
 		bytes.Compare(d.GetStart(), p.GetStart()) <= 0 && bytes.Compare(p.GetStart(), d.GetEnd()) < 0

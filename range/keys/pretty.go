@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// prettyLimit is how many bytes of a key are printed before it is cut.
+// prettyLimit is the number of bytes of a key that Pretty prints.
 const prettyLimit = 128
 
 // Pretty makes any key, user or internal, printable: quoted, ASCII only, bytes that do not print as

@@ -10,10 +10,10 @@ import (
 const (
 	// DefaultSplitSize is the size from which a partition splits.
 	DefaultSplitSize = 256 << 20
-	// DefaultMergeSize is the size below which two neighbours together merge, unless that is more
-	// than a quarter of the size at which they would split.
+	// DefaultMergeSize is the size below which two neighbours together merge, or a quarter of the
+	// split size if that is lower.
 	DefaultMergeSize = 64 << 20
-	// MinSplitSize is the least that a keyspace may have.
+	// MinSplitSize is the lowest split size that a keyspace may have.
 	MinSplitSize = 1 << 20
 )
 
@@ -30,8 +30,8 @@ func SplitSizes(k *clusterpb.Keyspace) (split, merge uint64) {
 	return split, merge
 }
 
-// ValidateSplitSizes returns why a keyspace cannot have its sizes. A merged partition must not
-// split at once.
+// ValidateSplitSizes returns an error for sizes that a keyspace must not have. A merged partition
+// must not be large enough to split at once.
 func ValidateSplitSizes(k *clusterpb.Keyspace) error {
 	split, merge := SplitSizes(k)
 	switch {

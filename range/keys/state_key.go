@@ -24,31 +24,31 @@ const (
 	logicalSuffix = 13
 )
 
-// Suffixes of the replicated keys that a partition has by its id.
+// Suffixes of the replicated keys that a partition stores under its id.
 const (
-	// SuffixApplied is the applied index and term.
+	// SuffixApplied is the suffix for the applied index and term.
 	SuffixApplied = "applied"
-	// SuffixDescriptor is the partition's descriptor.
+	// SuffixDescriptor is the suffix for the partition's descriptor.
 	SuffixDescriptor = "desc"
-	// SuffixGC is the garbage collection threshold.
+	// SuffixGC is the suffix for the garbage collection threshold.
 	SuffixGC = "gc"
 )
 
-// LocalKey is the state key of something that the partition keeps by its id.
+// LocalKey is the state key of an entry that the partition stores under its id.
 func LocalKey(id PartitionID, suffix string) []byte {
 	key := append(make([]byte, 0, 10+len(suffix)), tableLocal)
 	key = binary.BigEndian.AppendUint64(key, uint64(id))
 	return append(append(key, suffix...), sentinel)
 }
 
-// LocalSpan is the state span of everything that the partition keeps by its id.
+// LocalSpan is the state span of all entries that the partition stores under its id.
 func LocalSpan(id PartitionID) Span {
 	start := binary.BigEndian.AppendUint64([]byte{tableLocal}, uint64(id))
 	end := PrefixEnd(start)
 	return Span{Start: append(start, sentinel), End: append(end, sentinel)}
 }
 
-// LocalKeys is the state span of what all partitions keep by their ids.
+// LocalKeys is the state span of all entries that partitions store under their ids.
 func LocalKeys() Span {
 	return Span{Start: []byte{tableLocal, sentinel}, End: []byte{tableLocal + 1, sentinel}}
 }
@@ -88,7 +88,7 @@ func AppendTimestamp(dst []byte, ts hlc.Timestamp) []byte {
 	return append(dst, logicalSuffix)
 }
 
-// VersionedKeySize is the length of the state key of one version of an internal key.
+// VersionedKeySize is the length of a version's state key, in bytes.
 func VersionedKeySize(internalKey []byte, ts hlc.Timestamp) int {
 	size := len(internalKey) + 2
 	switch {
@@ -114,7 +114,7 @@ func DecodeVersioned(stateKey []byte) (internalKey []byte, ts hlc.Timestamp, err
 		return nil, hlc.Timestamp{}, fmt.Errorf("state key %s is not a data key", Pretty(stateKey))
 	}
 	suffix := int(stateKey[n-1])
-	end := n - suffix - 1 // of the sentinel
+	end := n - suffix - 1 // index of the sentinel
 	if end < 1 || stateKey[end] != sentinel {
 		return nil, hlc.Timestamp{}, fmt.Errorf("data key %s is malformed", Pretty(stateKey))
 	}
@@ -143,16 +143,16 @@ func DataSpan(span Span) Span {
 	return Span{Start: DataKey(span.Start), End: DataKey(span.End)}
 }
 
-// AnchorKey is the state key of something that belongs to whichever partition holds the internal
-// key. The internal key is escaped, so that whatever the suffix, the anchor key lies in
-// AnchorSpan(span) exactly if the internal key lies in span.
+// AnchorKey is the state key of an entry that belongs to the partition that holds the internal key.
+// The internal key is escaped, so that the anchor key lies in AnchorSpan(span) exactly if the
+// internal key lies in span, whatever the suffix.
 func AnchorKey(internalKey []byte, suffix string) []byte {
 	key := appendEscaped(append(make([]byte, 0, len(internalKey)+len(suffix)+4), tableAnchor),
 		internalKey)
 	return append(append(key, suffix...), sentinel)
 }
 
-// AnchorSpan is the state span of everything that is anchored at the internal keys in span.
+// AnchorSpan is the state span of all entries anchored at internal keys in span.
 func AnchorSpan(span Span) Span {
 	anchors := Span{
 		Start: append(appendEscaped([]byte{tableAnchor}, span.Start), sentinel),
@@ -193,8 +193,8 @@ func DecodeAnchorKey(stateKey []byte) (internalKey []byte, suffix string, err er
 		fmt.Errorf("anchor key %s is malformed: its internal key has no end", Pretty(stateKey))
 }
 
-// The bytes after a zero byte in an escaped key. The end sorts below an escaped zero, so that
-// escaped keys sort as the keys do and none is a prefix of another.
+// The byte after a zero byte in an escaped key. The terminator sorts below an escaped zero, so that
+// escaped keys sort as the keys do, and no escaped key is a prefix of another.
 const (
 	escapedEnd  = 0x01
 	escapedZero = 0xff

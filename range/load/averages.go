@@ -5,40 +5,41 @@ import (
 	"time"
 )
 
-// The times of which figures are kept.
+// The times over which figures are averaged.
 const (
-	// Minute is over how long the shorter average is: what is older counts for less than a third.
+	// Minute is the time constant of the shorter average: older figures count for less than a
+	// third.
 	Minute = time.Minute
-	// FiveMinutes is the same of the longer one.
+	// FiveMinutes is the same for the longer one.
 	FiveMinutes = 5 * time.Minute
-	// Window is a piece of time that is looked at by itself.
+	// Window is a period that is judged by itself.
 	Window = 20 * time.Second
-	// Sustained is how many windows a load has to last to count as sustained, and PeakFor for how
-	// long a peak is remembered.
+	// Sustained is how many windows a load must last to count as sustained; PeakFor is how long a
+	// peak is remembered.
 	Sustained = 3
 	PeakFor   = 10 * time.Minute
 )
 
-// Totals are what a replica has counted since it was opened.
+// Totals are a replica's counts since it was opened.
 type Totals struct {
-	// Led is the time spent on requests, which only a leader has, Applied that on entries, which
-	// every replica has.
+	// Led is the time spent on requests, on a leader only. Applied is the time spent on entries, on
+	// every replica.
 	Led, Applied time.Duration
-	// Reads and Writes are requests, ReadBytes and WrittenBytes what they brought and what entries
-	// had.
+	// Reads and Writes count requests; ReadBytes counts the bytes that reads returned, WrittenBytes
+	// those in entries.
 	Reads, Writes, ReadBytes, WrittenBytes uint64
 }
 
-// Rates are totals by time: processors, and numbers for each second.
+// Rates are totals divided by time: processors, and numbers per second.
 type Rates struct {
 	Led, Applied                           float64
 	Reads, Writes, ReadBytes, WrittenBytes float64
 }
 
-// Load is what the partition costs its leader, in processors.
+// Load returns the cost of the partition for its leader, in processors.
 func (r *Rates) Load() float64 { return r.Led + r.Applied }
 
-// rates are what totals have grown by in some time.
+// rates returns the growth of totals per time.
 func rates(from, to *Totals, passed time.Duration) Rates {
 	s := passed.Seconds()
 	number := func(from, to uint64) float64 { return float64(to-from) / s }
@@ -49,7 +50,7 @@ func rates(from, to *Totals, passed time.Duration) Rates {
 		WrittenBytes: number(from.WrittenBytes, to.WrittenBytes)}
 }
 
-// move moves an average a part of the way to what is now.
+// move moves an average a part of the way to the present rates.
 func (r *Rates) move(to *Rates, part float64) {
 	for _, f := range [...]struct {
 		at *float64
@@ -62,32 +63,33 @@ func (r *Rates) move(to *Rates, part float64) {
 
 // Averages follows the totals of one replica. The zero value is ready. It is for one goroutine.
 type Averages struct {
-	// since is when this began to measure; zero: it has not.
+	// since is when the measurement began; zero: it has not.
 	since, at time.Time
 	last      Totals
-	// Minute and Five are the averages.
+	// Minute and Five are the two averages.
 	Minute, Five Rates
 
-	// windowAt is when the present window began, and window what the totals were.
+	// windowAt is when the present window began, and window the totals at that time.
 	windowAt time.Time
 	window   Totals
-	// lasts are the loads of the last windows, the newest first; ended counts those that have.
+	// lasts holds the loads of the last windows, the newest first; ended counts the windows that
+	// have ended.
 	lasts [Sustained]float64
 	ended int
-	// peaks are the highest loads of a window in each of the last minutes, by minute.
+	// peaks holds the highest load of a window in each of the last minutes.
 	peaks  [PeakFor/time.Minute + 1]float64
 	minute int64
 }
 
-// Reset begins anew: what was measured does not count any more.
+// Reset begins a new measurement.
 func (a *Averages) Reset(now time.Time, t Totals) {
 	*a = Averages{since: now, at: now, last: t, windowAt: now, window: t, minute: minuteOf(now)}
 }
 
-// Started says whether Reset was called.
+// Started reports whether Reset was called.
 func (a *Averages) Started() bool { return !a.since.IsZero() }
 
-// Measured is for how long it has measured.
+// Measured returns how long the measurement has lasted.
 func (a *Averages) Measured(now time.Time) time.Duration {
 	if !a.Started() {
 		return 0
@@ -95,7 +97,7 @@ func (a *Averages) Measured(now time.Time) time.Duration {
 	return now.Sub(a.since)
 }
 
-// Add takes the totals as they are now. It does nothing if no time has passed.
+// Add takes the present totals. It does nothing if no time has passed.
 func (a *Averages) Add(now time.Time, t Totals) {
 	passed := now.Sub(a.at)
 	if !a.Started() || passed <= 0 {
@@ -117,8 +119,8 @@ func (a *Averages) Add(now time.Time, t Totals) {
 	}
 }
 
-// weight is how much of an average the time since the last sample is. The first minutes are
-// averaged evenly.
+// weight returns the part of an average that the time since the last sample makes up. The first
+// minutes are averaged evenly.
 func (a *Averages) weight(now time.Time, passed, over time.Duration) float64 {
 	w := 1 - math.Exp(-float64(passed)/float64(over))
 	if age := now.Sub(a.since); age < over {
@@ -129,7 +131,7 @@ func (a *Averages) weight(now time.Time, passed, over time.Duration) float64 {
 
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// peak takes note of a load, and forgets those that are too old.
+// peak records a load, and forgets old peaks.
 func (a *Averages) peak(now time.Time, load float64) {
 	n := int64(len(a.peaks))
 	to := minuteOf(now)
@@ -140,7 +142,7 @@ func (a *Averages) peak(now time.Time, load float64) {
 	a.peaks[to%n] = max(a.peaks[to%n], load)
 }
 
-// Sustained is the least load of the last windows; 0 before there were so many.
+// Sustained returns the least load of the last windows; 0 before there were enough.
 func (a *Averages) Sustained() float64 {
 	if a.ended < Sustained {
 		return 0
@@ -152,7 +154,8 @@ func (a *Averages) Sustained() float64 {
 	return least
 }
 
-// Peak is the highest load of a window in the last ten minutes, or since it measures.
+// Peak returns the highest load of a window in the last ten minutes, or since the measurement
+// began.
 func (a *Averages) Peak() float64 {
 	most := 0.0
 	for _, p := range a.peaks {

@@ -1,28 +1,31 @@
-// Package load knows what a partition costs, and where it could be split. It is pure: figures and
-// sampled requests go in with the time, and averages, peaks and keys come out.
+// Package load measures the cost of a partition, and finds keys where it could be split. It is
+// pure: its input is figures and sampled requests with their times, its output is averages, peaks
+// and keys.
 //
-// # What it costs
+// # Cost
 //
-// Averages follows the totals that a replica counts: a minute and five minutes of each figure, the
-// least load of the last three windows, and the highest of the last ten minutes. A load that comes
-// and goes within a window splits nothing, and one that was high ten minutes ago merges nothing.
+// Averages follows a replica's totals: averages over a minute and five minutes, the least load of
+// the last three windows, and the highest of the last ten minutes. A load that comes and goes
+// within a window causes no split, and a partition whose load was high within the last ten minutes
+// is not merged.
 //
-// # Where it could be split
+// # Split keys
 //
-// Keys draws keys in one window of 20 s, by reservoir sampling, weighted by what requests cost, and
-// judges each of them in the next window: how much of the load is left of it, right of it, on the
-// key itself, and on both sides. So every key is judged for a whole window, on requests that had no
-// part in its being drawn. (Where keys are replaced in the reservoir while they are judged, young
-// ones have seen too little, and old ones are of a load that was; and a key that is judged on the
-// requests that it was drawn from looks better than it is: where keys ascend, the middle of those
-// that were written divides them evenly, and everything that comes is right of it.)
+// Keys draws keys in one window of 20 s, by reservoir sampling, weighted by the cost of requests,
+// and judges each of them in the next window: which part of the load is left of it, right of it, on
+// the key itself, and on both sides. So every key is judged for a whole window, on requests that
+// did not influence its choice. (If keys were replaced in the reservoir while they are judged,
+// young ones would have seen too few requests, and old ones would be judged by past load. And a key
+// that is judged on the requests from which it was drawn looks better than it is: where keys
+// ascend, the middle of the written keys divides them evenly, but everything that comes later is
+// right of it.)
 //
-// A request of several keys or a span that lies on both sides counts as across: it costs both
-// parts. Two keys are looked at for each that is drawn, the key and the next one after it, so that
-// a hot key can be parted from what is left and from what is right of it.
+// A request of several keys or a span that lies on both sides of a key counts as across: after a
+// split it would cost both parts. For each drawn key the next key after it is judged too, so that a
+// hot key can be separated from its left and from its right.
 //
-// What a single request costs is not measured. A point counts as one, a batch as its keys, and a
-// span as what spans have cost on average by the side of points.
+// The cost of a single request is not measured. A read or write of one key counts as one, a batch
+// as its keys, and a span as the average cost of spans relative to single keys.
 //
 // The package imports range/keys only.
 package load

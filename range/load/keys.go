@@ -13,28 +13,28 @@ import (
 const (
 	// drawn is how many keys are drawn in a window.
 	drawn = 32
-	// leastRequests is how many requests a window has to have seen for keys to be named.
+	// leastRequests is how many requests a window must have seen for its verdict to name keys.
 	leastRequests = 100
-	// hotFrom is from which part of the load on, in thousandths, a key is named as hot.
+	// hotFrom is the part of the load, in thousandths, from which a key counts as hot.
 	hotFrom = 100
-	// edgeAge is how old what was written has to be for what is beyond it to be ascending: those that
-	// write at the same time do so in any order.
+	// edgeAge is the age at which written keys count for the edge beyond which writes are
+	// ascending. Concurrent writers write in any order.
 	edgeAge = time.Second
 )
 
-// Sample is a sampled request, in user keys.
+// Sample is a sampled request, with user keys.
 type Sample struct {
-	// First and Last are the lowest and the highest of its keys, the same for one key. If Span is
-	// set it is the span from First to before Last, and an empty Last is the end.
+	// First and Last are the lowest and the highest of its keys, equal for one key. If Span is set,
+	// the request covers the span from First to before Last, and an empty Last means no end.
 	First, Last []byte
 	Span        bool
-	// Weight is what it counts as, at least 1: what it costs times the requests that it stands for.
+	// Weight is the request's cost, at least 1, times the number of requests that it stands for.
 	Weight uint64
 	Write  bool
 	At     time.Time
 }
 
-// Cover has a sample, which covers nothing if none is set, cover a key as well.
+// Cover extends a sample by a key; if some is false, the sample was empty.
 func (s *Sample) Cover(key []byte, some bool) {
 	if !some {
 		s.First, s.Last, s.Span = key, key, false
@@ -49,7 +49,7 @@ func (s *Sample) Cover(key []byte, some bool) {
 	}
 }
 
-// CoverSpan has it cover a span as well; an empty end is the end.
+// CoverSpan extends a sample by a span; an empty end means no end.
 func (s *Sample) CoverSpan(start, end []byte, some bool) {
 	if !some {
 		s.First, s.Last, s.Span = start, end, true
@@ -65,19 +65,19 @@ func (s *Sample) CoverSpan(start, end []byte, some bool) {
 	}
 }
 
-// Split is a key to split at, and the parts of the load left and right of it, and on both sides, in
-// thousandths. What is on the key itself is right of it.
+// Split is a key to split at, and the parts of the load left of it, right of it, and on both sides,
+// in thousandths. Load on the key itself counts as right.
 type Split struct {
 	Key                 []byte
 	Left, Right, Across int
 }
 
-// keeps is what the larger side has of the load.
+// keeps returns the load that the larger side keeps.
 func (s *Split) keeps() int { return max(s.Left, s.Right) + s.Across }
 
-// Verdict is what a window has shown.
+// Verdict is the result of a window.
 type Verdict struct {
-	// Requests is how many were sampled. With too few nothing else is said.
+	// Requests counts the sampled requests. If they are too few, the other fields are zero.
 	Requests int
 	// Best is the best key; nil if none is within the partition.
 	Best *Split
@@ -85,43 +85,44 @@ type Verdict struct {
 	// tenth.
 	HotKey []byte
 	Hot    int
-	// Ascending is the part of the writes, in thousandths, that was beyond all keys that there were
-	// a second before.
+	// Ascending is the part of the writes, in thousandths, beyond all keys that existed a second
+	// before.
 	Ascending int
 }
 
-// judged is a key that was drawn in the window before, and what of the load of this one was where.
+// judged is a key that was drawn in the window before, with the distribution of the present
+// window's load around it.
 type judged struct {
 	key []byte
-	// below and above are the requests that are wholly left and right of the key; on those of the
-	// key alone; from those that begin at it and go on; across those that begin left of it and do
-	// not end left of it.
+	// below and above count requests wholly left and right of the key; on those of the key alone;
+	// from those that begin at the key and go on; across those that begin left of it and do not end
+	// left of it.
 	below, on, from, above, across uint64
 }
 
-// Keys samples the requests of one partition. The zero value is ready, and draws the same of the
-// same requests. It is safe for use by several goroutines: a request that comes while another one
-// is noted is not.
+// Keys samples the requests of one partition. The zero value is ready, and deterministic. It is
+// safe for concurrent use; a request that comes while another one is being noted is skipped.
 type Keys struct {
 	mu struct {
 		sync.Mutex
 		random rand.PCG
-		// pool are the keys that are drawn, weight what was seen while they were.
+		// pool holds the drawn keys, weight the total weight seen while they were drawn.
 		pool   [][]byte
 		weight uint64
-		// judging are those that are judged, total what was seen meanwhile, in so many requests.
+		// judging holds the keys that are judged, total the weight seen meanwhile, in so many
+		// requests.
 		judging  []judged
 		total    uint64
 		requests int
-		// edge is above what was written more than edgeAge before, highest the highest key seen, and
-		// moved is when edge was last brought up to it. writes and ascending count.
+		// edge is above all keys written more than edgeAge ago. highest is the highest key seen,
+		// and moved when edge was last set to it. writes and ascending are counts.
 		edge, highest     []byte
 		moved             time.Time
 		writes, ascending uint64
 	}
 }
 
-// Note notes a request.
+// Note adds a request.
 func (k *Keys) Note(s Sample) {
 	if !k.mu.TryLock() {
 		return
@@ -139,7 +140,7 @@ func (k *Keys) Note(s Sample) {
 	}
 }
 
-// note counts a request for a key.
+// note counts a request for a judged key.
 func (j *judged) note(s *Sample) {
 	first := bytes.Compare(s.First, j.key)
 	last := bytes.Compare(s.Last, j.key)
@@ -160,7 +161,8 @@ func (j *judged) note(s *Sample) {
 	}
 }
 
-// drawLocked draws the request's key, by its part of the weight so far; of several keys either end.
+// drawLocked draws the request's key, with a probability by its part of the weight so far; of
+// several keys it draws either end.
 func (k *Keys) drawLocked(s *Sample) {
 	k.mu.weight += s.Weight
 	key := s.First
@@ -193,8 +195,8 @@ func (k *Keys) writeLocked(s *Sample) {
 	}
 }
 
-// Turn ends a window, and says what it has shown of a partition with a span of user keys. end is
-// the last key that there is in the partition, nil if it is empty.
+// Turn ends a window, and returns its verdict for a partition with a span of user keys. end is the
+// partition's last existing key, nil if it is empty.
 func (k *Keys) Turn(span keys.Span, end []byte) Verdict {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -219,7 +221,7 @@ func (k *Keys) Turn(span keys.Span, end []byte) Verdict {
 	return v
 }
 
-// bestLocked is the best of the keys that were judged, and the hottest.
+// bestLocked returns the best and the hottest of the judged keys.
 func (k *Keys) bestLocked(span keys.Span) (best *Split, hotKey []byte, hot int) {
 	total := k.mu.total
 	part := func(n uint64) int { return int((1000*n + total/2) / total) }

@@ -18,12 +18,12 @@ type ChangesOptions struct {
 	Span keys.Span
 	// After and Upto bound the versions: above After, and at or below Upto.
 	After, Upto hlc.Timestamp
-	// AfterOfFirst is After for the key Span.Start, if it is higher.
+	// AfterOfFirst replaces After for the key Span.Start, if it is higher.
 	AfterOfFirst hlc.Timestamp
 	// MaxBytes ends the read before a version with which keys and values would exceed it, in bytes;
 	// the first version is emitted in any case. 0: no limit.
 	MaxBytes int64
-	// Overhead is what a version counts in addition to its key and value, in bytes.
+	// Overhead is the number of bytes that each version counts beside its key and value.
 	Overhead int64
 	// MaxSkipped ends the read after so many unchanged keys, so that the work of a call is bounded.
 	// 0: no limit.
@@ -42,9 +42,9 @@ type ChangesResult struct {
 }
 
 const (
-	// maxGathered bounds the versions of a key, and maxGatheredBytes their bytes, that are gathered
-	// while the iterator goes down from the newest. For a key with more the oldest is looked up,
-	// and the iterator goes up from there.
+	// maxGathered bounds the versions of a key, and maxGatheredBytes their bytes, that are buffered
+	// while the iterator steps down from the newest version. For a key with more, the read seeks
+	// the oldest version and steps up.
 	maxGathered      = 16
 	maxGatheredBytes = 64 << 10
 )
@@ -54,7 +54,7 @@ const (
 // whose arguments are valid until it returns. An error of emit ends the read and is returned.
 //
 // Blocks are skipped by the timestamps in them: a read of the latest changes costs about as much as
-// there are changes. A version counts as it was written, whether it has expired by now or not.
+// there are changes. Expired versions are emitted as they were written.
 func Changes(r engine.Reader, o ChangesOptions,
 	emit func(key []byte, v Version) error) (ChangesResult, error) {
 	if o.Span.Empty() || !o.After.Less(o.Upto) || o.Upto.Wall < 0 {
@@ -62,7 +62,7 @@ func Changes(r engine.Reader, o ChangesOptions,
 	}
 	bounds := keys.DataSpan(o.Span)
 	// INVARIANT: a filter hides the removal of a version only together with the version: both have
-	// its timestamp. What it leaves is compared exactly.
+	// its timestamp. Versions that pass the filter are compared exactly.
 	filters := append(make([]pebble.BlockPropertyFilter, 0, 2), // Pebble adds one in place
 		cockroachkvs.NewMVCCTimeIntervalFilter(uint64(max(0, o.After.Wall)), uint64(o.Upto.Wall)))
 	iter, err := r.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End,
@@ -81,7 +81,7 @@ func Changes(r engine.Reader, o ChangesOptions,
 	return c.result, nil
 }
 
-// changes is a running Changes.
+// changes is the state of a running Changes.
 type changes struct {
 	iter   *pebble.Iterator
 	o      *ChangesOptions
@@ -90,12 +90,12 @@ type changes struct {
 
 	// prefix is the unversioned data key of the key being looked at; key is the internal key in it.
 	prefix []byte
-	// after is the timestamp above which versions of this key are wanted; shown is that of the last
-	// version that was emitted, by this read or one before it, zero if there was none.
+	// after is the timestamp above which versions of this key are read; shown is the timestamp of
+	// the last version emitted, by this read or an earlier page, zero if none was.
 	after, shown hlc.Timestamp
-	// climbed is set if the iterator does not stand after the versions of the key.
+	// climbed is set while the iterator may still stand on a version of the key.
 	climbed bool
-	// gathered are its versions, the newest first; their values lie in values.
+	// gathered are the key's versions, the newest first; their values lie in values.
 	gathered []Version
 	values   []byte
 	seek     []byte

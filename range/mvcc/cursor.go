@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxSteps is how many versions of one key a scan steps over before it seeks. A seek costs
-	// about as much as ten steps.
+	// maxSteps is the number of versions of one key that a scan steps over before it seeks. A seek
+	// costs about as much as ten steps.
 	maxSteps = 4
 	// keepBuffer is the largest buffer that is kept for the next scan, in bytes.
 	keepBuffer = 64 << 10
@@ -30,31 +30,31 @@ type cursor struct {
 	// kept is set if the iterator belongs to the caller.
 	kept    bool
 	reverse bool
-	// top is the highest timestamp that matters: that of the read, or the end of its uncertainty.
+	// top is the highest timestamp that the scan considers: its own, or the end of its uncertainty
+	// interval.
 	top hlc.Timestamp
 	// expiries is the timestamp up to which expiries are uncertain.
 	expiries hlc.Timestamp
-	// cut is how many bytes of the internal key are not part of user.
+	// cut is the number of leading bytes of the internal key that user leaves out.
 	cut int
 
-	// on is set if the iterator stands on a version of a key that was not looked at yet. It is
+	// on is set if the iterator stands on a version of a key that look has not taken yet. It is
 	// false at the end, and after an error of the iterator.
 	on bool
-	// past: resolve has moved on to the next key already.
+	// past is set if resolve has moved to the next key already.
 	past bool
 	found
 	vacancy vacancy
 	buffers
 }
 
-// found is the key at which a cursor looks.
+// found is the key that the cursor has taken with look.
 type found struct {
-	// prefix is the unversioned data key of the key that was looked at, user the part of it by
-	// which keys are compared.
+	// prefix is the key's unversioned data key; user is the part of it by which keys are compared.
 	prefix, user []byte
-	// version is, after resolve, what there is to see of the key. It is valid until advance.
+	// version is the key's newest visible version, set by resolve and valid until advance.
 	version Version
-	// newest: after resolve, version is the newest one of the key that there is.
+	// newest is set by resolve if version is the newest of all versions of the key.
 	newest bool
 }
 
@@ -63,7 +63,7 @@ type buffers struct{ lower, upper, seek, value []byte }
 
 var cursors = sync.Pool{New: func() any { return new(cursor) }}
 
-// openCursor returns a cursor on the first key of a source. Close it.
+// openCursor returns a cursor on the first key of a source. The caller closes it.
 func openCursor(s *Source, top hlc.Timestamp, reverse bool) (*cursor, error) {
 	c := cursors.Get().(*cursor)
 	c.top, c.reverse, c.cut, c.past, c.kept = top, reverse, s.Prefix, false, s.Kept != nil
@@ -105,7 +105,7 @@ var errVanished = errors.New("a version is not found by its timestamp")
 
 var dataEnd = keys.DataSpan(keys.Span{}).End
 
-// close ends the cursor and gives its memory back. Its error is the first that the iterator met.
+// close ends the cursor and releases its memory. It returns the iterator's first error.
 func (c *cursor) close() error {
 	err := c.iter.Error()
 	if !c.kept {
@@ -117,7 +117,7 @@ func (c *cursor) close() error {
 	return err
 }
 
-// free gives the working memory back, without what belongs to others.
+// free releases the buffers for reuse, without memory that others own.
 func (c *cursor) free() {
 	c.iter, c.reader, c.span, c.version, c.user = nil, nil, keys.Span{}, Version{}, nil
 	c.vacancy = vacancy{first: c.vacancy.first}
@@ -127,7 +127,7 @@ func (c *cursor) free() {
 	cursors.Put(c)
 }
 
-// look takes the key on which the iterator stands.
+// look takes the key on which the iterator stands as the current key.
 func (c *cursor) look() error {
 	_, v, err := decode(c.iter)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *cursor) look() error {
 	return nil
 }
 
-// key is the internal key that was looked at.
+// key is the internal key of the current key.
 func (c *cursor) key() []byte { return c.prefix[1 : len(c.prefix)-1] }
 
 // resolve finds the newest visible version of the key; false if there is none.
@@ -171,8 +171,8 @@ func (c *cursor) resolveForward() (found bool, err error) {
 	return true, nil
 }
 
-// resolveReverse steps up from the oldest version: the visible one is known only when the next is
-// too new, or belongs to another key.
+// resolveReverse steps up from the oldest version. A version is known to be the newest visible one
+// when the next version is too new, or belongs to another key.
 func (c *cursor) resolveReverse() (found bool, err error) {
 	var candidate Version
 	v := c.version
@@ -208,7 +208,7 @@ func (c *cursor) seekVisible() (Version, error) {
 		if err := c.iter.Error(); err != nil {
 			return Version{}, readError(c.key(), err)
 		}
-		// It was there a moment ago, and what an iterator sees does not change.
+		// The version existed before the seek, and an iterator's view does not change.
 		return Version{}, corrupt(c.prefix, errVanished)
 	}
 	_, v, err := decode(c.iter)
@@ -245,7 +245,7 @@ func (c *cursor) nextKey() bool {
 	return c.iter.NextPrefix()
 }
 
-// sameKey reports whether the iterator stands on a version of the key that was looked at.
+// sameKey reports whether the iterator stands on a version of the current key.
 func (c *cursor) sameKey() bool {
 	return bytes.Equal(dataPrefix(c.iter.Key()), c.prefix)
 }

@@ -24,18 +24,18 @@ type GarbageLimits struct {
 // GarbageResult has the versions that may be removed.
 type GarbageResult struct {
 	// Versions are the state keys of the versions that no read at or above the threshold can see.
-	// They may be removed together (Remove), or any first few of them: whatever is hidden by a
-	// version comes before it.
+	// They may be removed together (Remove), or any prefix of them: the versions that a version
+	// hides come before it.
 	Versions [][]byte
 	// Sizes are the sizes of their keys and values, and Bytes the sum.
 	Sizes []int64
 	Bytes int64
-	// Expiring says of each whether it has an expiry.
+	// Expiring[i] is set if Versions[i] has an expiry.
 	Expiring []bool
-	// Expired are the indices of those that are the newest of their key and have a value, which has
-	// expired.
+	// Expired are the indices of versions that are the newest of their key and have an expired
+	// value.
 	Expired []int
-	// NextExpiry is the first expiry among the versions that stay; 0 if none of them expires.
+	// NextExpiry is the first expiry, a wall time, among the versions that stay; 0 if none expires.
 	NextExpiry int64
 	// Scanned counts the versions that were looked at.
 	Scanned int
@@ -45,9 +45,9 @@ type GarbageResult struct {
 }
 
 // Garbage finds versions in a span of internal keys that no read at or above threshold can see:
-// those below a version at or below the threshold; and that version too if it is a tombstone, or
-// has expired at or below the threshold. The caller that removes them makes sure that no later read
-// is below the threshold, and that no retry looks for their request ids.
+// those hidden by a newer version at or below the threshold, and that newer version too if it is a
+// tombstone, or has expired at or below the threshold. Before it removes them, the caller must
+// ensure that no later read is below the threshold, and that no retry looks for their request ids.
 func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
 	limits GarbageLimits) (GarbageResult, error) {
 	var result GarbageResult
@@ -70,7 +70,7 @@ func Garbage(r engine.Reader, span keys.Span, threshold hlc.Timestamp,
 	return result, nil
 }
 
-// collector is one search for garbage.
+// collector is the state of one Garbage call.
 type collector struct {
 	iter      *pebble.Iterator
 	threshold hlc.Timestamp
@@ -106,7 +106,7 @@ func (c *collector) run() error {
 		}
 		size := int64(len(stateKey) + len(v.Value))
 		if c.full(sameKey, size) {
-			// In the middle of a key the tombstone stays. The next call meets it again.
+			// In the middle of a key the tombstone stays. The next call finds the tombstone again.
 			c.result.More, c.result.Resume = true, bytes.Clone(key)
 			return nil
 		}
@@ -139,8 +139,8 @@ func (c *collector) run() error {
 	return c.iter.Error()
 }
 
-// full reports whether a limit is reached before a version. In the middle of a key it is only if
-// there is some garbage already, so that every call that stops within a key has got somewhere.
+// full reports whether a limit is reached before a version. Within a key, full waits until some
+// garbage is found, so that every call that stops within a key makes progress.
 func (c *collector) full(sameKey bool, size int64) bool {
 	n := len(c.result.Versions)
 	if n > 0 && ((c.limits.Versions > 0 && n >= c.limits.Versions) ||
@@ -150,7 +150,8 @@ func (c *collector) full(sameKey bool, size int64) bool {
 	return c.limits.Scanned > 0 && c.result.Scanned >= c.limits.Scanned && (!sameKey || n > 0)
 }
 
-// endKey takes the version that no longer hides any other.
+// endKey collects the last tombstone or expired version of the key, which hides no version any
+// more.
 func (c *collector) endKey() {
 	if c.last.stateKey != nil {
 		c.take(c.last)
@@ -158,12 +159,12 @@ func (c *collector) endKey() {
 	}
 }
 
-// collected is one version that may go.
+// collected is a version that may be removed.
 type collected struct {
 	stateKey []byte
 	size     int64
 	expiring bool
-	// expired is set if it is the newest of its key, and a value.
+	// expired is set if the version is the newest of its key, and a value.
 	expired bool
 }
 
@@ -182,14 +183,14 @@ func (c *collector) take(g collected) {
 	c.result.Bytes += g.size
 }
 
-// stays notes when a version that stays expires.
+// stays records the expiry of a version that stays.
 func (c *collector) stays(v *Version) {
 	if v.Expires != 0 && (c.result.NextExpiry == 0 || v.Expires < c.result.NextExpiry) {
 		c.result.NextExpiry = v.Expires
 	}
 }
 
-// Remove adds the removal of versions that Garbage named to the batch.
+// Remove adds to the batch the removal of versions that Garbage returned.
 func Remove(b *engine.StateBatch, versions [][]byte) error {
 	for _, stateKey := range versions {
 		if _, ts, err := keys.DecodeVersioned(stateKey); err != nil || ts.IsZero() {

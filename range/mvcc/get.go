@@ -12,15 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// UncertaintyError is returned by a read that met a version that may have been written, in real
-// time, before the read began, although its timestamp is higher; or one that may have been seen as
-// expired by then. The read has to be repeated at that timestamp.
+// UncertaintyError is returned by a read that met a version which may have been written, in real
+// time, before the read began, although its timestamp is higher; or a version which another client
+// may have seen as expired before. The caller repeats the read at Timestamp.
 type UncertaintyError struct {
 	// Key is the internal key.
 	Key []byte
-	// Timestamp is that of the newest version inside the uncertainty interval, or of the expiry.
+	// Timestamp is the timestamp of the newest version in the uncertainty interval, or the expiry.
 	Timestamp hlc.Timestamp
-	// Expiry: what lies inside the interval is the expiry of what the read would see.
+	// Expiry is set if the interval contains the expiry of the version that the read would see.
 	Expiry bool
 }
 
@@ -37,7 +37,7 @@ func (e *UncertaintyError) Error() string {
 var pointOptions = &pebble.IterOptions{}
 
 // Getter reads single keys through one iterator, which is cheaper than one for each key. It sees
-// the state at the time it was opened. It is for one goroutine. Close it; then it can be opened
+// the state as of Open. One goroutine may use it at a time. The caller closes it, and may open it
 // again.
 type Getter struct {
 	iter *pebble.Iterator
@@ -61,7 +61,7 @@ func (g *Getter) Open(r engine.Reader) (err error) {
 	return nil
 }
 
-// Close frees what the getter reads.
+// Close releases the iterator.
 func (g *Getter) Close() error {
 	iter := g.iter
 	g.iter = nil
@@ -78,8 +78,8 @@ func (g *Getter) first(key []byte, at hlc.Timestamp) bool {
 	return g.iter.SeekPrefixGE(g.seek)
 }
 
-// current decodes the version on which the iterator stands. Its value is valid until the iterator
-// moves.
+// current decodes the version on which the iterator stands. The version's value is valid until the
+// iterator moves.
 func (g *Getter) current() (Version, error) {
 	_, v, err := decode(g.iter)
 	return v, err
@@ -115,16 +115,17 @@ func (g *Getter) Get(key []byte, at hlc.Timestamp) (Version, bool, error) {
 	return v, found, err
 }
 
-// Limits are the ends of the uncertainty interval of a read, which begins above its timestamp. A
-// zero limit means that nothing is uncertain.
+// Limits are the upper ends of a read's uncertainty intervals, which begin above the read's
+// timestamp. A zero limit means that nothing is uncertain.
 type Limits struct {
 	// Versions is the limit for versions: a version at or below it is uncertain.
 	Versions hlc.Timestamp
-	// Expiries: that the value which the read sees expires at or below it is uncertain.
+	// Expiries is the limit for expiries: an expiry at or below it, of the value that the read
+	// sees, is uncertain.
 	Expiries hlc.Timestamp
 }
 
-// ViewUncertain is View, and fails with an *UncertaintyError if there is something uncertain.
+// ViewUncertain is View, but returns an *UncertaintyError if a version or an expiry is uncertain.
 func (g *Getter) ViewUncertain(key []byte, at hlc.Timestamp, limits Limits) (Version, bool, error) {
 	v, found, err := g.stored(key, hlc.Max(at, limits.Versions))
 	if found && at.Less(v.Timestamp) {
@@ -145,8 +146,8 @@ func (g *Getter) GetUncertain(key []byte, at hlc.Timestamp, limits Limits) (Vers
 	return v, found, err
 }
 
-// FindRequest looks for the version that a request wrote, among those above after. The value is a
-// copy. The zero request is never found.
+// FindRequest returns the version that a request wrote, if its timestamp is above after. The value
+// is a copy. The zero request is never found.
 func (g *Getter) FindRequest(key []byte, after hlc.Timestamp, id RequestID) (Version, bool, error) {
 	if id.IsZero() {
 		return Version{}, false, nil
@@ -206,8 +207,8 @@ func GetUncertain(r engine.Reader, key []byte, at hlc.Timestamp, limits Limits) 
 	return once(r, func(g *Getter) (Version, bool, error) { return g.GetUncertain(key, at, limits) })
 }
 
-// decode is the version on which an iterator stands, and its internal key. Both are valid until the
-// iterator moves.
+// decode returns the version on which an iterator stands, and its internal key. Both are valid
+// until the iterator moves.
 func decode(iter *pebble.Iterator) ([]byte, Version, error) {
 	stateKey := iter.Key()
 	key, ts, err := keys.DecodeVersioned(stateKey)

@@ -11,8 +11,8 @@ import (
 
 // KeySizes visits the keys of a span of internal keys in ascending order, each with the size of all
 // its versions: the lengths of state keys and values, without headers. It ends when visit returns
-// false, or before the next key when it has looked at that many versions; then resume is that key.
-// The visited key is valid during the call only.
+// false, or before the next key once it has looked at `versions` versions; then resume is the next
+// key. The visited key is valid during the call only.
 func KeySizes(r engine.Reader, span keys.Span, versions int,
 	visit func(key []byte, size int64) bool) (resume []byte, err error) {
 	if span.Empty() {

@@ -14,26 +14,25 @@ import (
 // Source is one of the spans that Merge reads.
 type Source struct {
 	Reader engine.Reader
-	// Span is of internal keys.
+	// Span is a span of internal keys.
 	Span keys.Span
-	// Prefix is the number of bytes of the internal keys that do not count: keys are compared,
-	// emitted, and named in the result without them.
+	// Prefix is the number of leading bytes that are cut off the internal keys. Keys are compared,
+	// emitted, and named in the result without these bytes.
 	Prefix int
 	// Uncertain is as in ScanOptions, for this source.
 	Uncertain Limits
-	// Kept, if set, is where the iterator is taken from, and left for the next read of the same
-	// reader.
+	// Kept, if set, provides the iterator, and keeps it for the next read of the same reader.
 	Kept *Kept
-	// Vacant, if set, provides known spans without values, and learns from the scan.
+	// Vacant, if set, provides known spans without values, and learns new ones from the scan.
 	Vacant *vacant.Memory
 }
 
 // Kept is an iterator that several reads use, one after the other. Opening one costs as much as
-// reading a few rows. It sees what its reader held when it was first used, so it must not be used
-// for reads that begin later. The zero Kept is ready. Close it.
+// reading a few rows. It sees its reader's state as of its first use, so it must not be used for
+// reads that begin later. The zero Kept is ready for use. The caller closes it.
 type Kept struct{ iter *pebble.Iterator }
 
-// Close closes the iterator. Errors of reading have been told by the reads.
+// Close closes the iterator. The reads have already returned the iterator's errors.
 func (k *Kept) Close() {
 	if k.iter != nil {
 		_ = k.iter.Close()
@@ -41,8 +40,8 @@ func (k *Kept) Close() {
 	}
 }
 
-// Merge is Scan over several spans, as if they were one: keys come in the order of what remains of
-// them without their source's prefix. No two sources may hold the same one. The limits are for all
+// Merge is Scan over several spans, as if they were one: keys come in their order without their
+// source's prefix. No two sources may hold the same key without prefix. The limits are for all
 // sources together. Span and Uncertain of the options are not used.
 //
 // Every source has an iterator open for as long as Merge runs. Keys are looked at in the order in
@@ -74,13 +73,14 @@ func Merge(sources []Source, o ScanOptions,
 	return m.result, nil
 }
 
-// merge is a running Merge.
+// merge is the state of a running Merge.
 type merge struct {
 	o    ScanOptions
 	emit func(key []byte, v Version) error
 	// expiredAt is the time with which expiries are compared.
 	expiredAt hlc.Timestamp
-	// cursors are all that were opened; heap are those that stand on a key, the first key first.
+	// cursors are all opened cursors; heap are the cursors that stand on a key, the first key
+	// first.
 	cursors []*cursor
 	heap    []*cursor
 	result  ScanResult
@@ -115,8 +115,7 @@ func (m *merge) open(sources []Source) error {
 	return nil
 }
 
-// look looks at the key on which a cursor stands, if there is one, or at the next one that is in no
-// vacant span.
+// look takes the key on which a cursor stands, if any, or the next key outside vacant spans.
 func (m *merge) look(c *cursor) error {
 	if !c.on {
 		return nil
@@ -188,7 +187,7 @@ func (m *merge) full() bool {
 		(m.o.MaxSkipped > 0 && m.skipped >= m.o.MaxSkipped)
 }
 
-// more ends the page before a key.
+// more ends the page before a key, and sets More and Resume.
 func (m *merge) more(key []byte) {
 	m.result.More = true
 	if m.o.Reverse {
@@ -199,7 +198,7 @@ func (m *merge) more(key []byte) {
 }
 
 // show emits the newest visible version of the key on which a cursor stands. done is set if the
-// page is over.
+// page is full.
 func (m *merge) show(c *cursor) (done bool, err error) {
 	v := c.version
 	if m.o.At.Less(v.Timestamp) {

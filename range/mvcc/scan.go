@@ -7,19 +7,20 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
-// ScanOptions say what to scan.
+// ScanOptions are the options of a scan.
 type ScanOptions struct {
-	// Span is of internal keys.
+	// Span is a span of internal keys.
 	Span keys.Span
 	// At is the timestamp as of which keys are read.
 	At hlc.Timestamp
-	// Uncertain makes the scan fail with an *UncertaintyError at a key with something uncertain.
+	// Uncertain makes the scan return an *UncertaintyError at a key with an uncertain version or
+	// expiry.
 	Uncertain Limits
-	// ExpiredAt is the time with which expiries are compared; zero: At.
+	// ExpiredAt is the time with which expiries are compared; zero means At.
 	ExpiredAt hlc.Timestamp
 	// Reverse scans from the end of the span to its start.
 	Reverse bool
-	// KeysOnly leaves the values out, and out of MaxBytes.
+	// KeysOnly omits the values; they do not count towards MaxBytes.
 	KeysOnly bool
 	// MaxRows ends the scan after so many rows. 0: no limit.
 	MaxRows int
@@ -33,20 +34,20 @@ type ScanOptions struct {
 	Vacant *vacant.Memory
 }
 
-// ScanResult says how a scan ended.
+// ScanResult is the result of a scan, without the rows.
 type ScanResult struct {
-	// Rows and Bytes count what was emitted.
+	// Rows and Bytes count the emitted rows, and the bytes of their keys and values.
 	Rows  int
 	Bytes int64
 	// More is set if a limit ended the scan. The next scan continues at Resume.
 	More bool
-	// Resume is where the rest begins: the Start of its span, or for a reverse scan its End. It is
-	// a copy.
+	// Resume is where the next scan begins: the Start of its span, or for a reverse scan its End.
+	// It is a copy.
 	Resume []byte
 	// CommitWaitUntil is the highest timestamp of the versions with commit wait that were seen,
 	// including tombstones; zero if there was none.
 	CommitWaitUntil hlc.Timestamp
-	// Expires is the first expiry of the emitted versions; 0 if none of them expires.
+	// Expires is the first expiry of the emitted versions, a wall time; 0 if none expires.
 	Expires int64
 }
 

@@ -13,28 +13,28 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc/vacant"
 )
 
-// vacancy lets a cursor pass over spans that are known to be vacant, and learn of others.
+// vacancy lets a cursor pass over spans that are known to be vacant, and learn new ones.
 //
-// INVARIANT: the result of a scan does not depend on it. The cursor uses a span only if the scan's
-// timestamp, and the time with which expiries are compared, are at or above Since.
+// INVARIANT: the result of a scan does not depend on vacancy. The cursor uses a span only if the
+// scan's timestamp, and the time with which expiries are compared, are at or above Since.
 type vacancy struct {
 	memory *vacant.Memory
-	// after is the number of consecutive keys without a value after which a scan learns; 0: it does
-	// not. From then on the scan reads with an iterator of its own, beginning again with the first
-	// of these keys.
+	// after is the number of consecutive keys without a value after which a scan learns; 0 means
+	// never. From then on the scan reads with its own iterator, and begins again with the first of
+	// these keys.
 	after int
 	// at is compared with Since; known are the spans as of the beginning of the scan, or of walk.
 	at    hlc.Timestamp
 	known []vacant.Span
 	// boundary is where the next known span begins in the order of the scan: its start, or its end
-	// in reverse. Keys before that need not be looked up. nil: not known.
+	// in reverse. Keys before boundary need no lookup. nil means unknown.
 	boundary []byte
-	// waits is the highest timestamp of the versions with commit wait in what was passed over.
+	// waits is the highest timestamp of the versions with commit wait in the spans passed over.
 	waits hlc.Timestamp
-	// skipped counts the keys in the spans that above or below has put together.
+	// skipped counts the keys in the spans that the last call of above or below joined.
 	skipped int
 
-	// walk is set when the cursor learns; late is set if it no longer can.
+	// walk is set while the cursor learns; late is set once it can no longer learn.
 	walk *vacant.Walk
 	late bool
 	// run counts the consecutive keys without a value, up to the last one that was passed. The
@@ -42,13 +42,13 @@ type vacancy struct {
 	run            int
 	first          []byte
 	since, waiting hlc.Timestamp
-	// until is the key from which the cursor has gone back to the first key of its run; empty if it
-	// has come to that key again. The page must not end before until: rows of other cursors up to
-	// there have been emitted.
+	// until is the key from which the cursor has gone back to the first key of its run; empty once
+	// it has reached that key again. The page must not end before until: rows of other cursors up
+	// to there have been emitted.
 	until []byte
 }
 
-// returns reports that the cursor stands on a key, up to until, on which it has stood before.
+// returns reports whether the cursor stands on a key, up to until, on which it has stood before.
 func (c *cursor) returns() bool {
 	n := &c.vacancy
 	if len(n.until) == 0 {
@@ -112,7 +112,7 @@ func (c *cursor) checkInvariantVacant(to []byte) {
 			return
 		}
 		if c.reverse {
-			// Versions come from the oldest on: each key is looked at from its front.
+			// Each key is checked from its oldest version on.
 			first := bytes.Clone(prefix)
 			c.checkInvariantNoValue(first)
 			if !c.iter.SeekLT(first) {
@@ -183,7 +183,7 @@ func (c *cursor) inVacant() int {
 	return -1
 }
 
-// above returns the end of the vacant span i, and of spans that directly follow it.
+// above returns the end of the vacant span i, or of the last span that follows it without a gap.
 func (v *vacancy) above(i int) []byte {
 	for ; ; i++ {
 		s := &v.known[i]
@@ -196,7 +196,7 @@ func (v *vacancy) above(i int) []byte {
 	}
 }
 
-// below is the start of the vacant span i, and of those before that lead up to it.
+// below returns the start of the vacant span i, or of the first span before it without a gap.
 func (v *vacancy) below(i int) []byte {
 	for ; ; i-- {
 		s := &v.known[i]
@@ -208,8 +208,8 @@ func (v *vacancy) below(i int) []byte {
 	}
 }
 
-// dead takes note that the key on which the cursor stands has no value, now and at every later
-// timestamp, as its newest version says. It returns true if the cursor has begun to learn, and
+// dead records that the key on which the cursor stands has no value, now and at every later
+// timestamp, as its newest version shows. It returns true if the cursor has begun to learn, and
 // stands on the first key of the run again.
 func (c *cursor) dead(v *Version) (again bool, err error) {
 	n := &c.vacancy
@@ -238,8 +238,8 @@ func (c *cursor) dead(v *Version) (again bool, err error) {
 	return true, c.walkAgain()
 }
 
-// walkAgain makes the cursor read the present state, from the first key of the run. What a scan
-// sees at its timestamp is the same in each iterator that is opened after the scan has begun.
+// walkAgain makes the cursor read the present state, from the first key of the run. Every iterator
+// opened after the scan began shows the same state at the scan's timestamp.
 func (c *cursor) walkAgain() error {
 	n := &c.vacancy
 	n.known, n.boundary, n.run = n.memory.Spans(), nil, 0
@@ -264,8 +264,8 @@ func (c *cursor) walkAgain() error {
 	return nil
 }
 
-// endRun ends a run of keys without values before a key, in the order of the scan; nil: at the end
-// of what is scanned.
+// endRun ends a run of keys without values before a key, in the order of the scan; a nil key means
+// the end of the scanned span.
 func (c *cursor) endRun(key []byte) {
 	n := &c.vacancy
 	run := n.run
@@ -307,8 +307,8 @@ func (c *cursor) endVacancy(ok bool) {
 	n.walk = nil
 }
 
-// Written are the versions in a batch, for vacant.Memory.Wrote. The keys alias the batch. known is
-// false if the batch may have others.
+// Written returns the versions in a batch, for vacant.Memory.Wrote. The keys alias the batch. known
+// is false if the batch may contain further versions.
 func Written(b *engine.StateBatch) (writes []vacant.Write, known bool) {
 	for r := b.Reader(); ; {
 		kind, stateKey, value, ok, err := r.Next()
@@ -318,7 +318,7 @@ func Written(b *engine.StateBatch) (writes []vacant.Write, known bool) {
 		case !ok:
 			return writes, true
 		case kind == pebble.InternalKeyKindDelete:
-			continue // of a version that is garbage, or of another record
+			continue // the removal of a garbage version, or of another record
 		case kind != pebble.InternalKeyKindSet:
 			return nil, false
 		}

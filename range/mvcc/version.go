@@ -13,20 +13,20 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ErrCorrupt is returned when something stored is not a version. It names the key.
+// ErrCorrupt is returned for stored data that is not a valid version. The error names the key.
 var ErrCorrupt = errors.New("stored version is corrupt")
 
-// Kind is what a version says about its key.
+// Kind is the kind of a version.
 type Kind uint8
 
-// The kinds. They are stored; 0 is none, so that a zeroed header is noticed.
+// The kinds. They are stored. 0 is not a kind, so that a zeroed header is detected.
 const (
 	// KindValue is a version with a value.
 	KindValue Kind = 1
-	// KindTombstone says that the key has no value from here on.
+	// KindTombstone is a deletion: the key has no value from this timestamp on.
 	KindTombstone Kind = 2
-	// KindExpired is what a read makes of a version with a value that has expired at the read's
-	// timestamp. It is not stored.
+	// KindExpired is the kind that a read returns for a version whose value has expired at the
+	// read's timestamp. It is not stored.
 	KindExpired Kind = 3
 )
 
@@ -42,19 +42,19 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// RequestID names a client's request.
+// RequestID identifies a client's request.
 type RequestID = keys.RequestID
 
 // Version is one version of a key.
 type Version struct {
 	Timestamp hlc.Timestamp
 	Kind      Kind
-	// Request is what wrote it.
+	// Request is the request that wrote the version.
 	Request RequestID
-	// CommitWait is set if it was written with commit wait, and must not be seen before every clock
-	// has passed its timestamp.
+	// CommitWait is set if the version was written with commit wait, and must not be seen before
+	// every clock has passed its timestamp.
 	CommitWait bool
-	// Expires is the wall time from which on the key has no value; 0: never. See expiry.go.
+	// Expires is the wall time from which on the key has no value; 0 means never. See expiry.go.
 	Expires int64
 	// Value is empty for a tombstone, and for an expired value. The function that returns the
 	// Version says how long it is valid.
@@ -72,11 +72,11 @@ type Version struct {
 //	1 byte   version of the fields: 1
 //	uvarint  version 1: Expires, in its shortest form, above 0; only of a value
 //
-// A new field makes a new version, which also has the fields of the versions before. A header that
-// needs no such field is not extended.
+// A new field needs a new version of the fields, which also has all earlier fields. A header
+// without such fields is not extended.
 //
-// The value follows, to the end. There is no checksum: data from disk has Pebble's, data from Raft
-// has the log's.
+// The value takes the remaining bytes. The header has no checksum: Pebble protects data on disk,
+// and the log protects data from Raft.
 type Header struct {
 	Kind    Kind
 	Request RequestID
@@ -91,10 +91,10 @@ const (
 	flagExtended   = 0x20
 )
 
-// fieldsVersion is that of the fields of an extended header.
+// fieldsVersion is the version of the fields of an extended header.
 const fieldsVersion = 1
 
-// size is the length of the encoded header.
+// size is the length of the encoded header, in bytes.
 func (h Header) size() int {
 	n := 1 + 8 + uvarintSize(h.Request.Sequence)
 	if h.Expires != 0 {
@@ -154,7 +154,7 @@ func DecodeHeader(stored []byte) (Header, []byte, error) {
 	return h, value, nil
 }
 
-// decodeFields takes the fields of an extended header off.
+// decodeFields decodes the fields of an extended header, and returns the rest.
 func (h *Header) decodeFields(data []byte) (rest []byte, err error) {
 	if len(data) == 0 || data[0] != fieldsVersion {
 		return nil, errors.New("unknown version of its fields; was it written by a newer server?")
@@ -178,8 +178,8 @@ func uvarintSize(v uint64) int {
 	return n
 }
 
-// Write adds a version of either kind to the batch. The arguments are copied; a tombstone has no
-// value.
+// Write adds a version of either kind to the batch. The arguments are copied; a tombstone must have
+// no value.
 func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value []byte) error {
 	if ts.Wall < 0 || ts.IsZero() {
 		return fmt.Errorf("write %s at %s: not a timestamp for a version", keys.Pretty(key), ts)
@@ -199,7 +199,7 @@ func Write(b *engine.StateBatch, key []byte, ts hlc.Timestamp, h Header, value [
 	return nil
 }
 
-// corrupt returns an error that names the key of something that is not a version.
+// corrupt returns ErrCorrupt with the key and the cause.
 func corrupt(stateKey []byte, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrCorrupt, keys.PrettyState(stateKey), err)
 }

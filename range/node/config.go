@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/admission/workqueue"
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/reports"
@@ -47,9 +49,19 @@ type Config struct {
 	// Gone, if not nil, reports that a client is no longer connected here: nobody waits for the
 	// answers to its requests.
 	Gone func(client uint64) bool
-	// ClientAddress, if not nil, returns the address from which a client is connected; "" if it is
-	// not connected here.
-	ClientAddress func(client uint64) string
+	// ClientIdentity, if not nil, returns the address from which a client is connected, and the
+	// name of its user; "" if the client is not connected here, or has no user.
+	ClientIdentity func(client uint64) (address, user string)
+	// Admission configures the queue in which requests wait while the node is asked for more than it
+	// can do. Without Admission.Short no request waits.
+	Admission workqueue.Config
+	// SlowThreshold is from when on requests are kept in the slow log; 0 takes
+	// slowlog.DefaultThreshold, and if it is negative, no requests are kept.
+	SlowThreshold time.Duration
+	// Traces, if not nil, exports the spans of requests: those of clients that trace, of slow requests
+	// and of errors, and a share of all by TraceRate.
+	Traces    trace.TracerProvider
+	TraceRate float64
 	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) timer.Timer
 	// Random is used for jitter and the incarnation of this process. Default: the runtime's.

@@ -443,6 +443,14 @@ func (brokenRight) Entries(uint64, uint64, func([]group.Entry) error) error {
 	return errors.New("its log cannot be read")
 }
 
+// brokenSiblings have no right neighbour whose log can be read.
+type brokenSiblings struct{ replica.Siblings }
+
+func (b brokenSiblings) Right(right *clusterpb.Partition, index uint64) (replica.Right, error) {
+	found, err := b.Siblings.Right(right, index)
+	return brokenRight{found}, err
+}
+
 // A merge that cannot be applied on a node, for the right one's log cannot be read, fails the
 // replica there, and holds nothing else up: the node stops, and starts again, and merges when the
 // log can be read.
@@ -452,11 +460,7 @@ func TestMergeThatFailsHere(t *testing.T) {
 		node, _ := s.leads(s.right)
 		away := node%3 + 1
 		m := s.c.nodes[away]
-		of := m.shared.Right
-		m.shared.Right = func(right *clusterpb.Partition, index uint64) (replica.Right, error) {
-			found, err := of(right, index)
-			return brokenRight{found}, err
-		}
+		m.shared.Siblings = brokenSiblings{m.shared.Siblings}
 		begun := false
 		h := s.hosted(node, s.right)
 		s.c.network.lose(func(to uint64, m *peerpb.RaftMessage) bool {

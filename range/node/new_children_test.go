@@ -520,6 +520,7 @@ func TestVotersFromTheTable(t *testing.T) {
 		c := newCluster(t, 3, nil)
 		for i, p := range c.createHash(2, 3) {
 			x := proto.Clone(p).(*clusterpb.Partition)
+			x.Id += 1000 // the node creates a replica of the other meanwhile
 			switch i {
 			case 1:
 				x.Generation++ // it has split

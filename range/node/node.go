@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
-	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/admit"
 	"github.com/tidemarkdb/tidemark/range/node/clocks"
 	"github.com/tidemarkdb/tidemark/range/node/disks"
 	"github.com/tidemarkdb/tidemark/range/node/garbage"
@@ -20,7 +20,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/leadership"
 	"github.com/tidemarkdb/tidemark/range/node/lifecycle"
+	"github.com/tidemarkdb/tidemark/range/node/quotas"
 	"github.com/tidemarkdb/tidemark/range/node/reports"
+	"github.com/tidemarkdb/tidemark/range/node/slowlog"
+	requestspans "github.com/tidemarkdb/tidemark/range/node/spans"
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
@@ -30,7 +33,6 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/peer"
-	"github.com/tidemarkdb/tidemark/txn"
 )
 
 // Node is one data node. New makes it, Start starts it, Close ends it.
@@ -70,6 +72,12 @@ type Node struct {
 	disks       *disks.Disks
 	clock       *clocks.Clock
 	futureReads *clocks.FutureReads
+	// slow watches the requests.
+	slow *slowlog.Log
+	// gate decides when the requests of clients begin.
+	gate *admit.Gate
+	// quotas are those of the keyspaces.
+	quotas *quotas.Quotas
 
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -105,7 +113,10 @@ func New(c Config) (*Node, error) {
 		leadership.NewTransfers(base)
 	n.lifecycle = lifecycle.New(base, n, n.elections)
 	n.follower = &table.Follower{Cluster: c.Cluster, Source: c.Metadata, Log: c.Log, Table: n.tables,
-		Listener: &n.lifecycle.Reconciler, Logger: n.log, Now: n.base.Now, Jitter: n.base.Jitter}
+		Listener: table.Listeners{&n.lifecycle.Reconciler, quotaListener{n}},
+		Logger:   n.log, Now: n.base.Now, Jitter: n.base.Jitter}
+	n.quotas = quotas.New(c.ID, quotaNode{n}, base.Metrics)
+	quotaListener{n}.update(cached.Keyspaces(), nil)
 	n.orders.init(n)
 	n.settling.init(n)
 	n.newChildren.init(n)
@@ -121,30 +132,22 @@ func New(c Config) (*Node, error) {
 	n.futureReads = clocks.NewFutureReads(base, n, c.AfterFunc)
 	n.metrics = newMetrics(n)
 	n.follower.Streams, n.follower.Revision = n.metrics.streams, n.metrics.revision
+	n.slow = slowlog.New(slowlog.Config{Node: c.ID, Threshold: c.SlowThreshold,
+		KeyspaceOf: n.KeyspaceOf, Client: c.ClientIdentity, Metrics: slowlog.NewMetrics(c.Registerer),
+		Spans: requestspans.New(c.Traces, c.ID, c.TraceRate)})
+	n.gate = admit.New(admit.Config{Node: c.ID, Server: entrance{n}, Client: c.ClientIdentity,
+		Queue: c.Admission, Metrics: admit.NewMetrics(base.Metrics)})
 	n.shared = &replica.Node{
 		Node: config.Node{
-			Clock: c.Clock, ClockTrusted: n.clock.Trusted, AfterFunc: c.AfterFunc,
+			Watch: watches{n.gate, n.slow},
+			Clock: c.Clock, Server: replicaServer{n}, AfterFunc: c.AfterFunc,
 			Metrics: replicametrics.New(c.Registerer), Logger: n.log,
-			Limits: c.Limits, LogBehind: func() bool { return n.host.LogBehind() },
-			Pusher: c.Pusher, Covering: n.covering,
-			TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
-				return txn.LimitsOf(n.tables.Load().Keyspace(id))
-			},
-			Silent: func(node keys.NodeID) bool { return n.host.Peers().Down(uint64(node)) },
-			Disks: config.Disks{
-				DiskFull: n.base.DiskFull, RoomShare: n.disks.Share,
-				WithoutRoom:    func(node keys.NodeID) bool { return n.host.Peers().WithoutRoom(uint64(node)) },
-				AnyWithoutRoom: func() bool { return n.host.Peers().AnyWithoutRoom() },
-				PeerTakes: func(node keys.NodeID, share group.Share) bool {
-					return n.host.Peers().Takes(uint64(node), share)
-				},
-			},
+			Limits: c.Limits, Pusher: c.Pusher, Quotas: n.quotas, Disks: replicaDisks{n},
 		},
-		Resolver: c.Resolver, Random: c.Random, Gone: c.Gone, ClientAddress: c.ClientAddress,
-		ChildState: n.lifecycle.Children.State, Split: n.lifecycle.Children.Split,
-		Spans: spans.Table{Changed: n.lifecycle.Reconciler.SpansChanged},
-		Right: n.lifecycle.Merged.Right, Open: n.lifecycle.Merged.Open, Taken: n.lifecycle.Merged.Taken,
-		Froze: n.merging.froze,
+		Resolver: c.Resolver, Random: c.Random,
+		Clients:  replicaClients{gone: c.Gone, identity: c.ClientIdentity},
+		Spans:    spans.Table{Changed: n.lifecycle.Reconciler.SpansChanged},
+		Siblings: siblings{n},
 	}
 	n.lifecycle.Shared = n.shared
 	n.giveBack = giveback.New(giveback.Config{
@@ -256,7 +259,7 @@ func (n *Node) Start(t host.Transport) error {
 		n.follower.Run, n.lifecycle.Run, n.elections.Run, n.reports.Run, n.transfers.Prefer,
 		n.watchHealth, n.collector.Run, n.flusher.Run, n.giveBack.Run,
 		n.sweepLocks, n.orders.run, n.settling.run, n.newChildren.run, n.splitter.run,
-		n.merging.watch,
+		n.merging.watch, n.gate.Run,
 	} {
 		n.tasks.Go(func() { task(ctx) })
 	}
@@ -308,11 +311,8 @@ func (n *Node) sweepLocks(ctx context.Context) {
 	}
 }
 
-// DiskSlow reports whether the log takes many times longer to sync than those of other nodes.
-func (n *Node) DiskSlow() bool {
-	slow, _ := n.host.DiskSlow()
-	return slow
-}
+// Stats is what the node reports of itself to the core, as it is now.
+func (n *Node) Stats() *clusterpb.NodeStats { return n.self.Stats() }
 
 // Inspect calls visit for every replica that this node holds, for debugging and tests.
 func (n *Node) Inspect(visit func(id keys.PartitionID, r *replica.Replica, g *host.Group)) {

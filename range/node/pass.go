@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
+	"github.com/tidemarkdb/tidemark/range/timing"
 )
 
 // pass is one message of a client on its way through a node. Its requests are grouped by replica,
@@ -82,10 +83,11 @@ func (p *pass) Run() {
 		switch part := &p.portions[i]; {
 		case !part.open:
 		case part.hosted == nil:
+			part.requests[0].Timing.Enter(timing.Evaluate)
 			p.node.multiGet(part.requests[0])
 		default:
 			began := time.Now()
-			part.hosted.Replica.Serve(part.requests)
+			part.hosted.Replica.Serve(part.requests, began)
 			part.hosted.Load.Serving(began)
 		}
 	}

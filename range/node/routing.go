@@ -39,35 +39,53 @@ func (r *routing) forget() bool {
 	return cap(r.next) <= maxKeptPass
 }
 
-// route groups the requests of a message, and answers those that belong to no portion.
-func (p *pass) route(batch []*kvpb.Request, template config.Pending) {
-	if len(batch) == 1 {
-		pending := template
-		pending.Request = batch[0]
+// arrivals are the requests of a pass: those of one message, or those that have waited to begin.
+type arrivals struct {
+	// batch are the requests of a message, and template holds what they have in common.
+	batch    []*kvpb.Request
+	template config.Pending
+	// waited are the requests that have waited; batch is empty then.
+	waited []config.Pending
+}
+
+func (a *arrivals) len() int { return len(a.batch) + len(a.waited) }
+
+func (a *arrivals) at(i int) config.Pending {
+	if len(a.waited) > 0 {
+		return a.waited[i]
+	}
+	pending := a.template
+	pending.Request = a.batch[i]
+	return pending
+}
+
+// route groups the requests of a pass, and answers those that belong to no portion.
+func (p *pass) route(all arrivals) {
+	if all.len() == 1 {
+		pending := all.at(0)
 		if h, own := p.node.route(pending); h != nil || own {
+			pending.Timing = p.node.slow.Begin(pending.Arrived)
 			p.requests = append(p.requests, pending)
 			p.portions = append(p.portions, portion{pass: p, hosted: h, requests: p.requests})
 		}
 		return
 	}
-	p.routing.begin(len(batch))
-	for i, q := range batch {
-		pending := template
-		pending.Request = q
-		if h, own := p.node.route(pending); h != nil {
+	p.routing.begin(all.len())
+	for i := range all.len() {
+		if h, own := p.node.route(all.at(i)); h != nil {
 			p.add(h, int32(i))
 		} else if own {
 			p.routing.next[i] = -1
 			p.portions = append(p.portions, portion{pass: p, first: int32(i), last: int32(i)})
 		}
 	}
-	p.requests = slices.Grow(p.requests, len(batch))
+	p.requests = slices.Grow(p.requests, all.len())
 	for i := range p.portions {
 		part := &p.portions[i]
 		from := len(p.requests)
 		for at := part.first; at >= 0; at = p.routing.next[at] {
-			pending := template
-			pending.Request = batch[at]
+			pending := all.at(int(at))
+			pending.Timing = p.node.slow.Begin(pending.Arrived)
 			p.requests = append(p.requests, pending)
 		}
 		part.requests = p.requests[from:]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/host"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -49,7 +50,10 @@ func (s *self) Describe(h *hosted.Replica, r *clusterpb.PartitionReport) {
 }
 
 // Take implements reports.Self.
-func (s *self) Take(orders []*clusterpb.Order) { s.node.orders.take(orders) }
+func (s *self) Take(r *clusterpb.HeartbeatResponse) {
+	s.node.quotas.Take(r.GetShares())
+	s.node.orders.take(r.GetOrders())
+}
 
 // maxBroken bounds the broken replicas that a heartbeat names; when they are gone, it names others.
 const maxBroken = 1000
@@ -73,6 +77,9 @@ func (s *self) Stats() *clusterpb.NodeStats {
 		ProcessorsMicro: uint64(runtime.GOMAXPROCS(0)) * 1_000_000,
 		LoadMicro:       s.load.micro(),
 		ClockUnixNanos:  n.clock.Wall(),
+
+		ProcessorWaitMicros: uint64(n.host.ProcessorWait().Microseconds()),
+		Demands:             n.quotas.Demands(),
 	}
 	s.addPeers(stats)
 	return stats
@@ -100,6 +107,11 @@ func (s *self) lookAtPeers() {
 func (s *self) addPeers(stats *clusterpb.NodeStats) {
 	silent := s.node.host.Peers().Silent()
 	stats.Silent = silent[:min(len(silent), maxSilent)]
+	trips := s.node.host.RoundTrips()
+	for _, t := range trips[:min(len(trips), maxSilent)] {
+		stats.RoundTrips = append(stats.RoundTrips,
+			&clusterpb.PeerRoundTrip{Peer: t.Host, Micros: uint64(t.Took.Microseconds())})
+	}
 	r := s.last.Load()
 	if r == nil {
 		return
@@ -110,3 +122,6 @@ func (s *self) addPeers(stats *clusterpb.NodeStats) {
 			&clusterpb.ReplicasBehind{Node: b.Host, Replicas: uint64(b.Replicas)})
 	}
 }
+
+// HistoryOf returns what a node has done in the last hour. The History is the node's.
+func HistoryOf(n *Node) *loadmeter.History { return &n.reports.History }

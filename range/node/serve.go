@@ -32,7 +32,11 @@ func (n *Node) route(pending config.Pending) (h *hosted.Replica, own bool) {
 	case c == command.MultiGet:
 		return nil, true
 	case c == command.MergeScan:
+		pending.Timing = n.slow.Begin(pending.Arrived)
 		n.mergeScan(pending)
+	case c == command.SlowRequests:
+		reply(n.stampClock(&kvpb.Response{Id: q.Id, Result: &kvpb.Response_SlowRequests{
+			SlowRequests: n.slow.List(q.GetSlowRequests())}}))
 	case c == command.Now:
 		now, trusted := n.config.Clock.Reading()
 		if !trusted {

@@ -10,24 +10,27 @@ import (
 	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
-// Append is what one group wants stored. It belongs to the log from Submit until OnAppended.
+// Append is what one group wants stored. The log owns it from Submit until OnAppended.
 type Append struct {
 	Group *Group
 	// HardState is nil when it did not change.
 	HardState *raftpb.HardState
 	// Entries replace everything in the log from the first one's index on.
 	Entries []*raftpb.Entry
-	// Snapshot, when not zero, replaces the whole log: its index is the last one that is covered.
-	// The state machine has installed that snapshot durably before the append is submitted.
+	// Snapshot, when not zero, replaces the whole log: its index is the last index that the
+	// snapshot covers. The state machine has installed that snapshot durably before the append is
+	// submitted.
 	Snapshot struct{ Index, Term uint64 }
-	// Context is the submitter's.
+	// Context is for the submitter's use.
 	Context any
+	// Writing is when the log began to write the append. The log sets it before OnAppended.
+	Writing time.Time
 
 	bytes int
 }
 
-// needsDisk says whether the append has to be on disk before it is reported. A commit index alone
-// does not: it is found again from the other replicas, and from what was applied. Called on the
+// needsDisk reports whether the append must be on disk before it is reported. A commit index alone
+// need not be: it is found again from the other replicas, and from what was applied. Called on the
 // append worker.
 func (a *Append) needsDisk() bool {
 	if len(a.Entries) > 0 || a.Snapshot.Index != 0 {
@@ -46,7 +49,7 @@ func (a *Append) size() int {
 }
 
 // Submit queues appends; those of one group are stored in the order in which they were submitted.
-// It does not block. The slice stays the caller's.
+// It does not block. The caller keeps the slice.
 func (l *Log) Submit(appends []*Append) {
 	if len(appends) == 0 {
 		return
@@ -100,8 +103,8 @@ func (l *Log) run() {
 				n++
 			}
 			if failed == nil {
-				// After a failed write nothing more is written: what is on disk is not known any
-				// longer.
+				// After a failed write nothing more is written, because the contents of the disk
+				// are unknown.
 				failed = l.write(batch, rest[:n])
 			}
 			l.options.OnAppended(rest[:n], failed)
@@ -115,12 +118,13 @@ func (l *Log) run() {
 	}
 }
 
-// write stores appends with one sync, and then shows them to readers.
+// write stores appends with one sync, and then shows their entries to readers.
 func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	batch.Reset()
 	start := time.Now()
 	entries := 0
 	for _, a := range appends {
+		a.Writing = start
 		if !a.needsDisk() {
 			continue
 		}
@@ -156,8 +160,8 @@ func (l *Log) write(batch *engine.LogBatch, appends []*Append) error {
 	return nil
 }
 
-// encode adds the append to a batch. Several appends of one group may be in one batch: later ones
-// see what the earlier ones leave through the group's written bounds, which only the append worker
+// encode adds the append to a batch. A batch may hold several appends of one group: later ones see
+// the effect of earlier ones through the group's written bounds, which only the append worker
 // touches.
 func (a *Append) encode(batch *engine.LogBatch) error {
 	g := a.Group

@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ErrCorrupt is returned, wrapped with group and index, when what was read back is not what was
-// written.
+// ErrCorrupt is returned, wrapped with group and index, when a record read back differs from what
+// was written.
 var ErrCorrupt = errors.New("raft log is corrupt")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const recordVersion = 1
 
-// appendEntry encodes an entry: version, type, term (uvarint), data, CRC-32C of all that and of the
-// index.
+// appendEntry encodes an entry: version, type, term (uvarint), data, and a CRC-32C of these and of
+// the index.
 func appendEntry(dst []byte, e *raftpb.Entry) []byte {
 	start := len(dst)
 	dst = append(dst, recordVersion, byte(e.GetType()))
@@ -29,7 +29,7 @@ func appendEntry(dst []byte, e *raftpb.Entry) []byte {
 	return binary.BigEndian.AppendUint32(dst, entryChecksum(dst[start:], e.GetIndex()))
 }
 
-// entrySize is the length of what appendEntry makes.
+// entrySize is the length of an entry that appendEntry has encoded.
 func entrySize(e *raftpb.Entry) int {
 	term := 1
 	for t := e.GetTerm(); t >= 0x80; t >>= 7 {
@@ -131,7 +131,7 @@ func decodeHardState(record []byte) (*raftpb.HardState, error) {
 	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &commit}, nil
 }
 
-// truncation is the last entry that is no longer in the log.
+// truncation describes the last entry that is no longer in the log.
 type truncation struct{ index, term uint64 }
 
 func encodeTruncation(t truncation) []byte {
@@ -158,7 +158,8 @@ type Identity struct {
 	Replica keys.ReplicaID
 	// Removed marks a tombstone: neither this replica id nor a lower one is ever used here again.
 	Removed bool
-	// Voters are those with which the group was founded; none for a replica that was added later.
+	// Voters are the voters with which the group was founded; empty for a replica that was added
+	// later.
 	Voters []keys.ReplicaID
 	// Descriptor is opaque to this package: what the owner needs to open the replica again.
 	Descriptor []byte

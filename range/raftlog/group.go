@@ -19,13 +19,14 @@ type Group struct {
 	log *Log
 	id  keys.PartitionID
 
-	// What the append worker has written last; only it touches these after OpenGroup.
+	// The bounds of what the append worker has written last; after OpenGroup only that worker
+	// touches them.
 	written                  uint64
 	writtenTerm, writtenVote uint64
 
-	// applied returns what a snapshot taken now would have.
+	// applied returns the index, term and configuration that a snapshot taken now would have.
 	applied func() Applied
-	// forgotten: the log is shown without its first entry.
+	// forgotten is set by ForgetBeginning: the log is shown without its first entry.
 	forgotten atomic.Bool
 
 	mu struct {
@@ -37,25 +38,25 @@ type Group struct {
 		// tail holds the entries (last-len(tail), last], without gaps.
 		tail      []*raftpb.Entry
 		tailBytes int
-		// bytes is about how much the log holds, in memory and on disk.
+		// bytes estimates how many bytes the log holds, in memory and on disk.
 		bytes int64
 	}
 }
 
 var _ raft.Storage = (*Group)(nil)
 
-// Applied is what a state machine has applied.
+// Applied describes what a state machine has applied.
 type Applied struct {
 	Index, Term uint64
-	// Configuration is as of Index.
+	// Configuration is the configuration as of Index.
 	Configuration *raftpb.ConfState
 }
 
 // ForgetBeginning shows the log without its first entry from now on, so that Raft sends a snapshot
-// to a replica that has nothing.
+// to an empty replica.
 func (g *Group) ForgetBeginning() { g.forgotten.Store(true) }
 
-// beginsLocked is the first index that is shown.
+// beginsLocked returns the first index that is shown.
 func (g *Group) beginsLocked() uint64 {
 	first := g.mu.truncated.index + 1
 	if first == 1 && g.mu.last > 0 && g.forgotten.Load() {
@@ -65,11 +66,11 @@ func (g *Group) beginsLocked() uint64 {
 }
 
 // OpenGroup opens the log of a group that Create made. The applied index and term are those of the
-// state machine; a log that ends below them (a crash between installing a snapshot and resetting
+// state machine. A log that ends below them (a crash between installing a snapshot and resetting
 // the log) is reset to them. A log that begins above them has lost entries that the state never
-// had: that is an error, not something to start from.
+// had, which is an error.
 //
-// The applied func is asked when Raft opens the group, and whenever it wants to send a snapshot.
+// The applied func is called when Raft opens the group, and whenever Raft wants to send a snapshot.
 func (l *Log) OpenGroup(id Identity, applied func() Applied) (*Group, error) {
 	g := &Group{log: l, id: id.Group, applied: applied}
 	if err := g.load(); err != nil {
@@ -92,7 +93,7 @@ func (l *Log) OpenGroup(id Identity, applied func() Applied) (*Group, error) {
 	return g, nil
 }
 
-// CloseGroup forgets an open group; its log stays on disk. Nothing of it may be in flight.
+// CloseGroup forgets an open group; its log stays on disk. The group must have no append in flight.
 func (l *Log) CloseGroup(g *Group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +146,8 @@ func (g *Group) load() error {
 		}
 		size := entryFootprint(e)
 		if it.First() {
-			// How much there is on disk is guessed from both ends; counting it would mean reading
-			// all of it.
+			// The size on disk is estimated from the first and the last entry; counting it would
+			// mean reading all of it.
 			if e, err = g.decodeAt(it); err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func (g *Group) load() error {
 	return it.Error()
 }
 
-// reconcile makes the log fit the state it was found with.
+// reconcile makes the log consistent with the applied state.
 func (g *Group) reconcile() error {
 	applied := g.applied()
 	index, term := applied.Index, applied.Term
@@ -193,12 +194,12 @@ func (g *Group) reconcile() error {
 	}
 	hs := g.mu.hardState
 	if hs.GetTerm() < g.mu.lastTerm {
-		// The vote belongs to a term that is over.
+		// The vote belongs to an earlier term.
 		t := g.mu.lastTerm
 		hs.Term, hs.Vote = &t, nil
 	}
 	if hs.GetCommit() < index {
-		// What was applied was committed, even if the hard state had not been told yet.
+		// Applied entries were committed, even if the hard state does not say so yet.
 		hs.Commit = &index
 	}
 	if hs.GetCommit() > g.mu.last {
@@ -208,7 +209,7 @@ func (g *Group) reconcile() error {
 	return nil
 }
 
-// appended shows an append that is durable now.
+// appended shows the entries of an append that has become durable.
 func (g *Group) appended(a *Append) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -265,7 +266,7 @@ func (g *Group) checkInvariantsLocked() {
 func entryFootprint(e *raftpb.Entry) int { return 96 + len(e.GetData()) }
 
 // Release drops entries at or below the applied index from memory: all of them if idle, otherwise
-// so many that the tail keeps within its bound.
+// enough to keep the tail within its bound.
 func (g *Group) Release(applied uint64, idle bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -295,7 +296,7 @@ func (g *Group) Release(applied uint64, idle bool) {
 	g.mu.tail = rest
 }
 
-// Extent returns the first and last index of the log and about how many bytes it holds.
+// Extent returns the first and last index of the log and an estimate of its bytes.
 func (g *Group) Extent() (first, last uint64, bytes int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -463,7 +464,7 @@ func (g *Group) readEntries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return entries, nil
 }
 
-// missing tells an entry that was truncated in the meantime from one that is gone.
+// missing tells an entry that was truncated in the meantime from one that was lost.
 func (g *Group) missing(index uint64) error {
 	if first, _ := g.FirstIndex(); index < first {
 		return raft.ErrCompacted
@@ -482,7 +483,7 @@ func (g *Group) Snapshot() (*raftpb.Snapshot, error) {
 		ConfState: a.Configuration}}, nil
 }
 
-// BytesAbove is about how many bytes the entries above an index hold.
+// BytesAbove estimates how many bytes the entries above an index hold.
 func (g *Group) BytesAbove(index uint64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -493,7 +494,7 @@ func (g *Group) BytesAbove(index uint64) int64 {
 	for i := len(g.mu.tail) - 1; i >= 0 && g.mu.tail[i].GetIndex() > index; i-- {
 		above += int64(entryFootprint(g.mu.tail[i]))
 	}
-	// What is not in memory is as long as the average.
+	// Entries that are not in memory count with the average size.
 	tailFirst := g.mu.last - uint64(len(g.mu.tail)) + 1
 	if from := max(index, g.mu.truncated.index) + 1; from < tailFirst {
 		above += g.mu.bytes / int64(g.mu.last-g.mu.truncated.index) * int64(tailFirst-from)

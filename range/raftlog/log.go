@@ -30,7 +30,7 @@ type Options struct {
 	// the order of submission, and the error with which all of them failed, if any. It must not
 	// block on the log.
 	OnAppended func(batch []*Append, err error)
-	// MaxBatchBytes bounds what one synced batch holds, so that a flood of appends does not delay
+	// MaxBatchBytes bounds the size of one synced batch, so that a flood of appends does not delay
 	// the first of them for long. Default 4 MiB; a single larger append is a batch of its own.
 	MaxBatchBytes int
 	// TailBytes is how much of the applied log a group keeps in memory for followers that are a
@@ -52,27 +52,27 @@ type Log struct {
 	mu struct {
 		sync.Mutex
 		groups map[keys.PartitionID]*Group
-		// pending is what the append worker takes next; bounded by Raft's own limits on what is in
-		// flight per group, and by what the owner lets in while Pending is high.
+		// pending is what the append worker takes next. It is bounded by Raft's limits on what is
+		// in flight per group, and by the owner, which lets in less while Pending is high.
 		pending []*Append
 		closed  bool
 	}
 	wake   *sync.Cond
 	worker sync.WaitGroup
-	// pending is about how many bytes were submitted and not reported yet.
+	// pending estimates how many bytes were submitted and not reported yet.
 	pending atomic.Int64
-	// writing is when the write that is under way began, by the monotonic clock; notWriting if
-	// there is none.
+	// writing is when the write under way began, on the monotonic clock; notWriting if there is
+	// none.
 	writing atomic.Int64
-	// synced counts the synced writes, syncNanos the nanoseconds that they took together.
+	// synced counts the synced writes; syncNanos is their total time in nanoseconds.
 	synced    atomic.Uint64
 	syncNanos atomic.Int64
 }
 
 const notWriting = math.MinInt64
 
-// Open reads the identities of all groups and starts the append worker. The database stays the
-// caller's, which closes it after Close.
+// Open reads the identities of all groups and starts the append worker. The caller keeps the
+// database, and closes it after Close.
 func Open(db *engine.Log, options Options) (*Log, error) {
 	if options.OnAppended == nil {
 		return nil, errors.New("raftlog: OnAppended is required")
@@ -99,8 +99,8 @@ func Open(db *engine.Log, options Options) (*Log, error) {
 	return l, nil
 }
 
-// Writing is for how long the write that is under way has been, whatever keeps it: zero if there is
-// none. Everything submitted since waits behind it.
+// Writing returns how long the write under way has taken so far, for whatever reason; zero if there
+// is none. Everything submitted since waits behind it.
 func (l *Log) Writing() time.Duration {
 	began := l.writing.Load()
 	if began == notWriting {
@@ -109,11 +109,11 @@ func (l *Log) Writing() time.Duration {
 	return time.Duration(l.options.Monotonic() - began)
 }
 
-// Synced is how many writes were synced since the process started, and how many nanoseconds they
-// took together.
+// Synced returns how many writes were synced since the process started, and how many nanoseconds
+// they took together.
 func (l *Log) Synced() (writes uint64, nanos int64) { return l.synced.Load(), l.syncNanos.Load() }
 
-// Pending is about how many bytes were submitted and not reported yet, of all groups.
+// Pending estimates how many bytes of all groups were submitted and not reported yet.
 func (l *Log) Pending() int64 { return l.pending.Load() }
 
 // Close reports what is still pending as failed with ErrClosed, and stops the append worker.
@@ -158,7 +158,8 @@ func (l *Log) Identities() ([]Identity, error) {
 	return found, nil
 }
 
-// Identity is that of a group's replica, or tombstone; false if there is none on disk.
+// Identity returns the identity of a group's replica, or its tombstone; false if neither is on
+// disk.
 func (l *Log) Identity(group keys.PartitionID) (Identity, bool, error) {
 	return l.readIdentity(group)
 }
@@ -179,9 +180,9 @@ func (l *Log) readIdentity(group keys.PartitionID) (Identity, bool, error) {
 	return id, true, nil
 }
 
-// Create makes the logs of new replicas, all with one sync. One that exists with the same replica
-// id is left as it is; one with a lower id, or a tombstone, is refused with ErrRemoved and nothing
-// is written.
+// Create makes the logs of new replicas, all with one sync. A replica that exists already with the
+// same id is left as it is. If one of the ids is lower than that of an existing replica, or not
+// above a tombstone, Create returns ErrRemoved and writes nothing.
 func (l *Log) Create(identities ...Identity) error {
 	batch := l.db.NewBatch()
 	defer batch.Close()
@@ -218,7 +219,7 @@ func (l *Log) Create(identities ...Identity) error {
 }
 
 // Remove turns replicas into tombstones and deletes their logs, in one synced batch. Their groups
-// must have no append in flight, and are closed by this.
+// must have no append in flight; Remove closes them.
 func (l *Log) Remove(ids ...Identity) error {
 	if len(ids) == 0 {
 		return nil
@@ -247,8 +248,8 @@ func (l *Log) Remove(ids ...Identity) error {
 	return nil
 }
 
-// GiveBack has the disk take back the entries of a group that was removed: see engine.Log.GiveBack.
-// A group that is made anew meanwhile loses nothing.
+// GiveBack frees the disk space of the entries of a removed group: see engine.Log.GiveBack. If the
+// group is created anew meanwhile, it loses nothing.
 func (l *Log) GiveBack(ctx context.Context, group keys.PartitionID) error {
 	return l.db.GiveBack(ctx, keys.Span{Start: appendGroupKey(nil, group, kindHardState),
 		End: appendGroupKey(nil, group, kindEnd)})

@@ -6,13 +6,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Rewrite is how the log of a replica begins anew: without entries, behind one that the state
-// database has applied, durably.
+// Rewrite describes how the log of a replica begins anew: empty, behind an entry that the state
+// database has applied durably.
 type Rewrite struct {
-	// Identity is the replica from now on: the one that is there, or one with a higher id in its
-	// place.
+	// Identity is the replica's new identity: its present one, or one with a higher id that
+	// replaces it.
 	Identity Identity
-	// Index and Term are of the last entry that is applied.
+	// Index and Term describe the last applied entry.
 	Index, Term uint64
 	// HardTerm is the term that the replica is in, without a vote. It is above every term in which
 	// the replica has voted.
@@ -20,8 +20,7 @@ type Rewrite struct {
 }
 
 // Rewrite replaces the logs of replicas, all with one sync, or none. It is for tools that work on a
-// database that no server uses: no group may be open. What is to be there already may be written
-// again.
+// database that no server uses: no group may be open. Repeating a rewrite is harmless.
 func (l *Log) Rewrite(rewrites ...Rewrite) error {
 	batch := l.db.NewBatch()
 	defer batch.Close()

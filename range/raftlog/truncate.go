@@ -8,11 +8,11 @@ import (
 
 // Truncate drops the log up to and including index, which must be durable in the state: see
 // StateMachine.DurableApplied. The truncation is not synced. If a crash undoes it, the entries are
-// there again, and that does no harm.
+// there again, which is harmless.
 //
-// It must not run at the same time as an append that replaces the log by a snapshot; the host calls
-// it from the apply worker of the group, where installing a snapshot has its place too, and not
-// until the append of an installed one is done.
+// It must not run at the same time as an append that replaces the log by a snapshot. The host calls
+// it from the apply worker of the group, which also installs snapshots, and never before the append
+// of an installed snapshot is done.
 func (g *Group) Truncate(index uint64) error {
 	first, last, _ := g.Extent()
 	if index < first {
@@ -36,7 +36,8 @@ func (g *Group) Truncate(index uint64) error {
 		nil); err != nil {
 		return err
 	}
-	// Readers are turned away before the entries go, so that none finds a hole.
+	// Readers are told of the new first index before the entries are deleted, so that no reader
+	// finds a hole.
 	g.mu.Lock()
 	if index > g.mu.truncated.index && index <= g.mu.last {
 		kept := float64(g.mu.last-index) / float64(g.mu.last-g.mu.truncated.index)

@@ -109,7 +109,7 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		}
 	}
 	if changes.split != nil {
-		if err := changes.split.Stage(batch, &applied, r.childState()); err != nil {
+		if err := changes.split.Stage(batch, &applied, r.childState); err != nil {
 			return 0, fmt.Errorf("entry %d of term %d: %w", applied.Index, applied.Term, err)
 		}
 	}
@@ -161,8 +161,8 @@ func (r *Replica) apply(entries []group.Entry) (n int, err error) {
 		m.from.Replica().endSubsumed(m.Left)
 		m.from.Subsumed(m.Left)
 	}
-	if d := changes.descriptor; d.GetFrozen() != nil && r.node.Froze != nil {
-		r.node.Froze(r.id, d.Frozen)
+	if d := changes.descriptor; d.GetFrozen() != nil {
+		r.node.Siblings.Froze(r.id, d.Frozen)
 	}
 	return n, nil
 }
@@ -199,7 +199,8 @@ func (r *Replica) applyOne(batch *engine.StateBatch, e *group.Entry, applied *st
 		r.node.Metrics.Applied.Rejected.Inc()
 	}
 	if p.Proposer == r.self {
-		o = eval.OwnEntry{Term: e.Term, Sequence: p.Sequence, Accepted: accepted, Versions: c.versions}
+		o = eval.OwnEntry{Term: e.Term, Sequence: p.Sequence, Accepted: accepted, Times: e.Times,
+			Versions: c.versions}
 	}
 	return o, nil
 }
@@ -443,13 +444,13 @@ func (r *Replica) fail(err error) {
 	r.eval.Finish(&end)
 }
 
-// Deleted keys keep their tombstones until the GC window is over. So that each scan of a queue need
-// not walk over all that was taken from the queue within the window, a replica remembers spans in
-// which nothing has a value (range/mvcc/vacant). The memory is the replica's own: leaders and
-// followers fill it by the scans that they serve, and correct it by what they apply.
+// Deleted keys keep their tombstones until the GC window is over. A queue, for instance, would have
+// each scan walk over all entries that were taken out within the window. So a replica remembers
+// spans in which no key has a value (range/mvcc/vacant). The memory is the replica's own: leaders
+// and followers fill it by the scans that they serve, and correct it by what they apply.
 //
-// INVARIANT: a read takes the vacant spans when all that is ever written at or below its timestamp
-// is applied: at the earliest when it opens its iterator (package read).
+// INVARIANT: a read asks for the vacant spans only when every write at or below its timestamp is
+// applied: at the earliest when it opens its iterator (package read).
 
 // tellVacant tells the memory of vacant spans what is about to be committed, if the memory has
 // remembered anything or a scan is filling it. The caller calls vacant.End afterwards.

@@ -53,7 +53,7 @@ func (r *closer) Sleep(join group.Join) (may bool) {
 	r.m.Mu.Lock()
 	defer r.m.Mu.Unlock()
 	switch {
-	case r.m.Lag() < 0 || r.m.Mu.Closing.Asleep() || r.m.IsClosed() || !r.m.Node.BelievesClock():
+	case r.m.Lag() < 0 || r.m.Mu.Closing.Asleep() || r.m.IsClosed() || !r.m.Node.ClockTrusted():
 		return true
 	case !r.eval.IdleLocked() || r.m.PromiseLocked(at, term).IsZero():
 		return r.m.Descriptor().GetFrozen() != nil
@@ -66,7 +66,7 @@ func (r *closer) Sleep(join group.Join) (may bool) {
 // Unclosed implements group.Closer. It reports that no timestamp is closed for the group, which
 // sleeps under this replica's leadership.
 func (r *closer) Unclosed() bool {
-	if r.m.Lag() < 0 || !r.m.Node.BelievesClock() {
+	if r.m.Lag() < 0 || !r.m.Node.ClockTrusted() {
 		return false
 	}
 	r.m.Mu.Lock()

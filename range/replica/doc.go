@@ -1,19 +1,19 @@
 // Package replica is one partition's state machine over a Raft group: it evaluates the requests of
-// clients on the leader, and applies what comes out of it on every replica.
+// clients on the leader, and applies their effects on every replica.
 //
 // # Writing
 //
 // Take puts writes into the partition's queue, and Evaluate has them evaluated. If no goroutine is
-// at work on that, the caller is: it takes what is queued (about one MiB at most), evaluates it in
-// order, puts all effects into one Raft entry and proposes that. Up to Config.MaxInFlight proposals
-// are on their way; then the queue waits, and the completion of an entry sets off the next
-// evaluation. So a lone client waits for no other, and many share entries: the slower replication
-// is, the more of them. Only the commits of clients that stand in a long line for a lock wait for
-// each other although there is room (eval/group_commit.go).
+// evaluating, the calling goroutine does: it takes what is queued (about one MiB at most),
+// evaluates it in order, puts all effects into one Raft entry and proposes that. Up to
+// Config.MaxInFlight proposals are on their way; then the queue waits, and the completion of an
+// entry sets off the next evaluation. So a lone client waits for no other, and many share entries:
+// the slower replication is, the more of them. Only commits of clients that wait in a long queue
+// for a lock are gathered even if another proposal may be made (eval/group_commit.go).
 //
-// Evaluation sees the engine, and on top of it the pending writes: what is proposed and not yet
-// applied. What it produces is the batch of versions to write; followers apply bytes. Responses are
-// sent when the entry has been applied here.
+// Evaluation sees the engine, and on top of it the pending writes, which are proposed and not yet
+// applied. It produces the batch of versions to write; followers apply the bytes of that batch.
+// Responses are sent when the entry has been applied here.
 //
 //	Take ─── queue ─ evaluate ─ Propose ─ ... Raft ... ─ Apply ─ responses, next evaluation
 //	                    │  pending add              pending remove │
@@ -22,32 +22,33 @@
 // # Reading
 //
 // A read takes its timestamp from the clock, then proves leadership (the lease, or a read index),
-// then notes itself in the timestamp cache and looks what is in flight, and only then reads the
-// engine. See read/read.go for why in this order. Other replicas read what is closed
-// (read/closed_read.go), and what a leader has admitted as a read of its own (read/admission.go).
+// then enters its key and timestamp into the timestamp cache and checks which writes are in flight,
+// and only then reads the engine. read/read.go says why in this order. Other replicas serve reads
+// at closed timestamps (read/closed_read.go), and reads that the leader has admitted like its own
+// (read/admission.go).
 //
-// What meets a lock of a transaction, to write or to read, waits in package concurrency, which says
-// what to ask the transaction's coordinator, and what goes on when.
+// A read or a write that meets a transaction's lock waits in package concurrency, which decides
+// what to ask the transaction's coordinator, and when the request goes on.
 //
 // # Rooms
 //
-//   - command: what a partition can be asked, one file for each request (three for Prepare).
-//   - concurrency: locks, what waits for them, pushes, the resolution of intents.
-//   - proposal: the queue, pending writes, what was written recently, entries and their codec.
+//   - command: the requests to a partition, one file for each (three for Prepare).
+//   - concurrency: locks, the requests that wait for them, pushes, the resolution of intents.
+//   - proposal: the queue, pending writes, recent writes, entries and their codec.
 //   - tscache: at which timestamps keys were read.
-//   - config: what the replicas of a node share; metrics: what they count.
+//   - config: the configuration that replicas of a node share; metrics: their metrics.
 //   - leadership: epochs, the gate behind which requests are served, the low-water mark.
 //   - refusal: the errors with which a replica answers.
-//   - commitwait: what no client may hear of before all clocks have passed its timestamp.
+//   - commitwait: answers that are held until all clocks have passed a timestamp.
 //   - machine: the state machine in memory, with the lock that the rooms share.
 //   - eval: writes, from the queue to the log.
 //   - read: reads, by the leader and by others, of one partition and of several.
-//   - storage: what a partition has in a state database: applied record, descriptor, spans, counts.
+//   - storage: a partition's keys in a state database: applied record, descriptor, spans, counts.
 //   - spans: which replica of a node has which span of the state.
-//   - snapshot: a partition's state as a stream, and the tables that are made of one.
+//   - snapshot: a partition's state as a stream, and the tables made from such a stream.
 //   - reshape: the entries by which a partition splits, merges, freezes and changes its replicas,
 //     and the rules that these follow.
-//   - gc: what no client can read any more, and how it is removed.
+//   - gc: garbage collection of versions that no client can read any more.
 //   - here: apply, snapshots, leadership, the closing of timestamps, and the wiring of the rooms.
 //
 // # Where to look

@@ -56,6 +56,7 @@ type testCluster struct {
 	physical *hlc.Manual
 	members  []*member
 	full     bool
+	quota    testQuotas
 	share    group.Share
 	// gone are the clients that are not connected any more.
 	gone map[uint64]bool
@@ -94,9 +95,11 @@ type member struct {
 	resolved []string
 	skew     time.Duration
 	// slept is for how long the monotonic clock has stood still.
-	slept   time.Duration
-	state   *engine.State
-	replica *Replica
+	slept time.Duration
+	// untrusted is set while the server's clock is not believed.
+	untrusted bool
+	state     *engine.State
+	replica   *Replica
 
 	mu         sync.Mutex
 	leadership group.Leadership
@@ -112,6 +115,39 @@ type member struct {
 
 var _ config.Group = (*member)(nil)
 
+// testServer is the server and the disks of a member: what a test has set.
+type testServer struct {
+	config.Alone
+	member *member
+}
+
+func (s testServer) ClockTrusted() bool { return !s.member.untrusted }
+
+func (s testServer) DiskFull() bool { return s.member.cluster.full }
+
+func (s testServer) RoomShare() group.Share { return s.member.cluster.share }
+
+func (s testServer) TransactionLimits(id keys.KeyspaceID) txn.Limits {
+	if id == 8 {
+		return txn.Limits{Age: txn.MaxLimit, Idle: time.Second}
+	}
+	return s.member.cluster.limits
+}
+
+// testClients are gone if a test has said so.
+type testClients struct {
+	NoClients
+	cluster *testCluster
+}
+
+func (c testClients) Gone(client uint64) bool { return c.cluster.gone[client] }
+
+// testQuotas are the quotas of all keyspaces, which are reached or not.
+type testQuotas struct{ reached bool }
+
+func (q *testQuotas) Full(keys.KeyspaceID) bool     { return q.reached }
+func (q *testQuotas) Refuse(keys.KeyspaceID) string { return "the quota is reached" }
+
 func newTestCluster(t failer, replicas int, limits config.Limits) *testCluster {
 	limits.VacantRun = cmp.Or(limits.VacantRun, 2) // so that short runs of deleted keys are remembered
 	c := &testCluster{t: t, physical: hlc.NewManual(epoch), lease: true, leaseLeft: time.Hour}
@@ -121,20 +157,15 @@ func newTestCluster(t failer, replicas int, limits config.Limits) *testCluster {
 		m.node = &Node{
 			Node: config.Node{
 				Pusher: m.pusher,
+				Quotas: &c.quota,
 				Clock:  hlc.NewClock(m, hlc.FixedBound(250*time.Millisecond)),
 				Limits: limits,
-				Disks: config.Disks{DiskFull: func() bool { return c.full },
-					RoomShare: func() group.Share { return c.share }},
-				TransactionLimits: func(id keys.KeyspaceID) txn.Limits {
-					if id == 8 {
-						return txn.Limits{Age: txn.MaxLimit, Idle: time.Second}
-					}
-					return c.limits
-				},
+				Server: testServer{member: m},
+				Disks:  testServer{member: m},
 			},
 			Resolver: m,
 			Random:   func() uint64 { return 0 },
-			Gone:     func(client uint64) bool { return c.gone[client] },
+			Clients:  testClients{cluster: c},
 		}
 		m.node.Hooks.LockTime = c.lockTime
 		if err := m.node.Prepare(); err != nil {
@@ -203,7 +234,7 @@ func (r *Replica) Submit(requests []config.Pending) {
 	if queued {
 		r.Evaluate(nil)
 	}
-	r.Serve(requests)
+	r.Serve(requests, time.Now())
 }
 
 // settle waits until nothing runs.

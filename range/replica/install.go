@@ -153,7 +153,7 @@ func (s *installation) install() error {
 	return nil
 }
 
-// stopConsumed ends the apply of those replicas on this node whose partitions this one has
+// stopSubsumed ends the apply of those replicas on this node whose partitions this one has
 // consumed.
 func (s *installation) stopSubsumed() (taken []*clusterpb.Partition) {
 	for stopped := map[uint64]bool{}; ; {
@@ -165,10 +165,7 @@ func (s *installation) stopSubsumed() (taken []*clusterpb.Partition) {
 				continue
 			}
 			stopped[d.Id], more = true, true
-			if s.r.node.Open == nil {
-				continue
-			}
-			if q := s.r.node.Open(keys.PartitionID(d.Id)); q != nil {
+			if q := s.r.node.Siblings.Open(keys.PartitionID(d.Id)); q != nil {
 				q.stop()
 			}
 		}
@@ -182,14 +179,10 @@ func (s *installation) stopSubsumed() (taken []*clusterpb.Partition) {
 func (s *installation) tellTaken() {
 	for _, d := range s.taken {
 		id := keys.PartitionID(d.Id)
-		if s.r.node.Open != nil {
-			if q := s.r.node.Open(id); q != nil {
-				q.endSubsumed(s.Descriptor)
-			}
+		if q := s.r.node.Siblings.Open(id); q != nil {
+			q.endSubsumed(s.Descriptor)
 		}
-		if s.r.node.Taken != nil {
-			s.r.node.Taken(id, s.Descriptor)
-		}
+		s.r.node.Siblings.Taken(id, s.Descriptor)
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *Replica) LeadershipChanged(to group.Leadership) {
 		clock := r.node.Clock
 		l.Begin(clock.Physical())
 		r.m.Mu.Closing.Begin()
-		if r.node.BelievesClock() {
+		if r.node.ClockTrusted() {
 			// A step of the clock that was not examined yet counts. If the step is a jump,
 			// ClockWentForward follows.
 			l.TakeLow(clock.Reached(), clock.MaxAhead())

@@ -24,7 +24,7 @@ type Right interface {
 	// Entries calls do with pieces of the replica's log: the entries above after, up to last. last
 	// is committed.
 	Entries(after, last uint64, do func([]group.Entry) error) error
-	// Consumed reports that the state has the partition as a part of another one from now on. Only
+	// Subsumed reports that the state has the partition as a part of another one from now on. Only
 	// the log of the replica is left. It must not block.
 	Subsumed(by *clusterpb.Partition)
 }
@@ -38,10 +38,10 @@ type merge struct {
 	anchored anchored
 }
 
-// errConsumed is for a replica whose partition was merged into its left neighbour on this node.
+// errSubsumed is for a replica whose partition was merged into its left neighbour on this node.
 var errSubsumed = errors.New("its left neighbour has consumed it")
 
-// stageConsumption adds the effects of a merge to a batch. The neighbour's replica on this node has
+// stageMerge adds the effects of a merge to a batch. The neighbour's replica on this node has
 // been brought to its freeze before, and applies nothing until release is called.
 //
 // INVARIANT: the neighbour is at its freeze. Its leader, and all other replicas that could tell
@@ -49,10 +49,7 @@ var errSubsumed = errors.New("its left neighbour has consumed it")
 func (r *Replica) stageMerge(batch *engine.StateBatch, applied *storage.Record,
 	m *merge) (release func(), err error) {
 	id := keys.PartitionID(m.Right.Id)
-	if r.node.Right == nil {
-		return nil, fmt.Errorf("merging it with partition %s: the node has no replicas to merge", id)
-	}
-	if m.from, err = r.node.Right(m.Right, m.Record.Index); err != nil {
+	if m.from, err = r.node.Siblings.Right(m.Right, m.Record.Index); err != nil {
 		return nil, fmt.Errorf("merging it with partition %s: %w", id, err)
 	}
 	q := m.from.Replica()
@@ -151,7 +148,7 @@ func (r *Replica) widenLocked(m *merge) {
 	}
 }
 
-// endConsumed answers all requests that wait here, for a partition that is a part of another one
+// endSubsumed answers all requests that wait here, for a partition that is a part of another one
 // now: clients have to ask that partition.
 func (r *Replica) endSubsumed(by *clusterpb.Partition) {
 	end := eval.Ending{Stale: by}
@@ -166,7 +163,7 @@ func (r *Replica) endSubsumed(by *clusterpb.Partition) {
 	r.eval.Finish(&end)
 }
 
-// ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
+// SubsumedBy returns the partition that has consumed this one on this node; nil if there is none.
 func (r *Replica) SubsumedBy() *clusterpb.Partition { return r.m.SubsumedBy() }
 
 // stop ends the apply of this replica, and keeps it frozen: another partition takes its span over.

@@ -12,7 +12,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/read"
-	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/spans"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -52,33 +51,10 @@ type Node struct {
 	Resolver txn.Resolver
 	// Random is the source of jitter. Default: the runtime's.
 	Random func() uint64
-	// Gone, if not nil, reports that a client no longer waits for the answers to its requests. Its
-	// requests that wait for locks are given up then.
-	Gone func(client uint64) bool
-	// ClientAddress, if not nil, returns the address from which a client is connected; "" if it is
-	// not connected here.
-	ClientAddress func(client uint64) string
-	// ChildState, if not nil, decides before a split is applied what it does for the child on this
-	// node. self is the id of the parent's replica. An error fails that replica. Split is called
-	// when the split has been applied; leads is set if the parent's replica leads. Both are called
-	// on apply workers.
-	ChildState func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.ChildState, error)
-	Split      func(child *clusterpb.Partition, self keys.ReplicaID, state reshape.ChildState,
-		leads bool)
-	// Right, if not nil, finds the replica on this node of a partition that its left neighbour is
-	// about to consume. The log of the replica is committed at least up to the index. Right is
-	// called on apply workers, before the merge is applied; an error fails the left neighbour's
-	// replica.
-	Right func(right *clusterpb.Partition, index uint64) (Right, error)
-	// Taken, if not nil, is called after a snapshot of the partition by has taken over the span of
-	// the replica of another partition, which proves that they were merged. Only the log of that
-	// replica is left. Open, if not nil, returns such a replica, which from then on is closed to
-	// all others; nil if the replica is not open.
-	Taken func(id keys.PartitionID, by *clusterpb.Partition)
-	Open  func(id keys.PartitionID) *Replica
-	// Froze, if not nil, is called when a partition was found to be frozen, or has become frozen.
-	// It must not block.
-	Froze func(id keys.PartitionID, f *clusterpb.Freeze)
+	// Clients are those that are connected to this node. Default: NoClients.
+	Clients Clients
+	// Siblings are what else is on this node. Default: NoSiblings.
+	Siblings Siblings
 	// Reads serves requests that read several partitions.
 	Reads read.Multi
 	// Spans says which replica has which span of the state.
@@ -106,6 +82,12 @@ func (n *Node) Prepare() error {
 	if n.Random == nil {
 		n.Random = rand.Uint64
 	}
+	if n.Clients == nil {
+		n.Clients = NoClients{}
+	}
+	if n.Siblings == nil {
+		n.Siblings = NoSiblings{}
+	}
 	n.recent = proposal.NewBudget(int(n.TotalRecentBytes / proposal.RecentSlotBytes))
 	n.reads = tscache.NewBudget(n.TotalReadBytes)
 	n.vacant = vacant.NewBudget(int64(n.TotalVacantBytes))
@@ -120,7 +102,7 @@ func (n *Node) Prepare() error {
 func (n *Node) prepareLocking() {
 	c := &n.locking
 	c.Metrics, c.Logger, c.Random = n.Metrics.Locking, n.Logger, n.Random
-	c.Pushes, c.Disconnected, c.Load = n.Pusher != nil, n.Gone, n.Load
+	c.Pushes, c.Disconnected, c.Load = n.Pusher != nil, n.Clients.Gone, n.Load
 	c.ManualTime = func() bool { return n.Hooks.LockTime != nil }
 	c.MaxLocks, c.MaxSpanLocks, c.TotalSpanLocks = n.MaxLocks, n.MaxSpanLocks, n.TotalSpanLocks
 	c.MaxWaiters, c.MaxWaiterBytes, c.PushDelay = n.MaxLockWaiters, n.MaxQueuedBytes, n.PushDelay

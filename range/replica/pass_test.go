@@ -60,7 +60,7 @@ func TestProposedInPass(t *testing.T) {
 			for g.deliver() {
 			}
 			for _, pending := range served {
-				r.Serve(pending)
+				r.Serve(pending, time.Now())
 			}
 			if answers != len(test.clients) {
 				t.Errorf("%d of %d writes are answered", answers, len(test.clients))

@@ -33,7 +33,7 @@ type Replica struct {
 	// appliedKey is the state key of the applied record.
 	appliedKey []byte
 
-	// applying is held while entries are applied. consumed is set when a merge has given this
+	// applying is held while entries are applied. subsumed is set when a merge has given this
 	// partition's span to another partition; no entry is applied after that.
 	applying chanMutex
 	subsumed atomic.Bool
@@ -134,8 +134,8 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 	if !storage.IsEmpty(descriptor) {
 		r.node.Spans.Own(descriptor)
 	}
-	if descriptor.GetFrozen() != nil && r.node.Froze != nil {
-		r.node.Froze(r.id, descriptor.Frozen)
+	if descriptor.GetFrozen() != nil {
+		r.node.Siblings.Froze(r.id, descriptor.Frozen)
 	}
 	r.observe(applied.Highest)
 	r.m.Mu.Lock()

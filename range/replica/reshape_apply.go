@@ -39,16 +39,9 @@ func (r *Replica) Urgent(data []byte) bool {
 // ShareOf returns how much of the reserve of a full disk an entry may use. See group.Sharing.
 func (r *Replica) ShareOf(data []byte) group.Share { return proposal.ShareOf(data) }
 
-// bearing returns the function that asks the node how the child of a split comes to life; nil if
-// the node makes a replica of it.
-func (r *Replica) childState() func(child *clusterpb.Partition) (reshape.ChildState, error) {
-	if r.node.ChildState == nil {
-		return nil
-	}
-	return func(child *clusterpb.Partition) (reshape.ChildState, error) {
-		return r.node.ChildState(child,
-			r.self)
-	}
+// childState asks the node what a split does for the child.
+func (r *Replica) childState(child *clusterpb.Partition) (reshape.ChildState, error) {
+	return r.node.Siblings.ChildState(child, r.self)
 }
 
 // childApplied tells the node of a child that lies in the state.
@@ -61,9 +54,7 @@ func (r *Replica) childApplied(s *reshape.Split) {
 	}
 	r.node.Logger.Info("a partition has split", "partition", r.id, "replica", r.self, "child", child,
 		"at", keys.Pretty(s.Right.Start), "generation", s.Left.Generation)
-	if r.node.Split != nil {
-		r.node.Split(s.Right, r.self, s.ChildState, r.Leadership().IsLeader)
-	}
+	r.node.Siblings.Split(s.Right, r.self, s.ChildState, r.Leadership().IsLeader)
 }
 
 // narrowLocked forgets the locks in the part that has split off.

@@ -49,6 +49,7 @@ import (
 //	                              unheard: it is, and the replica is not told
 //	clock-right N                 the node of replica N finds that its clock was behind, and takes
 //	                              the right time
+//	quota reached|free             whether keyspaces hold what their quotas allow
 //	disk full|free [share=N]      share: the smallest share of the reserve that is left
 //	flush N, crash N, reopen N    the state database; crash loses what is not flushed
 //	snapshot from=N to=N
@@ -220,8 +221,7 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		m.replica.ClockWentForward()
 	case "clock-trusted":
 		m := s.member(d, "")
-		trusted := d.CmdArgs[1].Key != "off"
-		m.node.ClockTrusted = func() bool { return trusted }
+		m.untrusted = d.CmdArgs[1].Key == "off"
 		if d.CmdArgs[1].Key == "on" {
 			m.replica.ClockTrusted()
 		}
@@ -242,6 +242,8 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		return fmt.Sprintf("by %v, jumped: %v", moved, jumped)
 	case "skew":
 		s.member(d, "").skew = time.Duration(option(s.t, d, "ms", 0)) * time.Millisecond
+	case "quota":
+		s.c.quota.reached = d.CmdArgs[0].Key == "reached"
 	case "disk":
 		s.c.full = d.CmdArgs[0].Key == "full"
 		s.c.share = group.Share(option(s.t, d, "share", 0))

@@ -230,6 +230,14 @@ func (f fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
+// fullDisk is full when its test says so.
+type fullDisk struct {
+	config.Alone
+	full *bool
+}
+
+func (d fullDisk) DiskFull() bool { return *d.full }
+
 // A snapshot for which there is no room is refused: it does not wait for what nothing but itself
 // may be able to give back, and leaves nothing behind.
 func TestSnapshotWithoutRoom(t *testing.T) {
@@ -239,7 +247,7 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 		var room atomic.Int64
 		var full bool
 		node := &Node{Node: config.Node{Clock: hlc.NewClock(nil, nil),
-			Disks: config.Disks{DiskFull: func() bool { return full }}}}
+			Disks: fullDisk{full: &full}}}
 		if err := node.Prepare(); err != nil {
 			t.Fatal(err)
 		}

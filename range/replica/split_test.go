@@ -117,13 +117,13 @@ func TestSplit(t *testing.T) {
 	leader := s.members[0].replica
 	left, right := splitAt(leader.Descriptor(), "m", 200)
 	var told []*clusterpb.Partition
-	s.members[0].node.Split = func(child *clusterpb.Partition, self keys.ReplicaID,
-		how reshape.ChildState, leads bool) {
+	s.members[0].node.Siblings = toldSiblings{told: func(child *clusterpb.Partition,
+		self keys.ReplicaID, how reshape.ChildState, leads bool) {
 		if self != 1 || how != reshape.Created || !leads {
 			t.Errorf("the child of replica %s is told of as %d, leads: %v", self, how, leads)
 		}
 		told = append(told, child)
-	}
+	}}
 	if err := leader.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
 	s := newSplitTest(t, 1)
 	defer s.close()
 	m := s.members[0]
-	m.node.ClockTrusted = func() bool { return false }
+	m.untrusted = true
 	s.elect(m)
 	m.commit(-1)
 	m.catchUp(-1)
@@ -282,7 +282,7 @@ func TestNoSplitByAClockThatIsNotBelieved(t *testing.T) {
 	if !errors.Is(err, eval.ErrClockUnbelieved) {
 		t.Fatal("it splits:", err)
 	}
-	m.node.ClockTrusted = nil
+	m.untrusted = false
 	s.must(s.ask(putOf("x", "value"))) // takes the low-water mark
 	if err := m.replica.Reshape().Split(context.Background(), left, right); err != nil {
 		t.Fatal(err)
@@ -418,9 +418,7 @@ func TestSnapshotOverAnotherReplica(t *testing.T) {
 		t.Fatal("taken, although the parent's replica has the keys")
 	}
 	// When that applies the split, it makes no replica of the child: a newer one is here.
-	follower.node.ChildState = func(*clusterpb.Partition, keys.ReplicaID) (reshape.ChildState, error) {
-		return reshape.Elsewhere, nil
-	}
+	follower.node.Siblings = newerSiblings{}
 	follower.catchUp(-1)
 	n, err := storage.CountVersions(follower.state, keys.PartitionSpan(right),
 		func() error { return nil })
@@ -569,4 +567,22 @@ func TestDeleteRangeAcrossSplit(t *testing.T) {
 	if r.Deleted != 2 || r.More || string(r.DoneTo) != "y" {
 		t.Errorf("the retry is answered with %v", r)
 	}
+}
+
+// toldSiblings passes on what a replica tells of a split.
+type toldSiblings struct {
+	NoSiblings
+	told func(child *clusterpb.Partition, self keys.ReplicaID, how reshape.ChildState, leads bool)
+}
+
+func (s toldSiblings) Split(child *clusterpb.Partition, self keys.ReplicaID,
+	how reshape.ChildState, leads bool) {
+	s.told(child, self, how, leads)
+}
+
+// newerSiblings have a newer replica of each child.
+type newerSiblings struct{ NoSiblings }
+
+func (newerSiblings) ChildState(*clusterpb.Partition, keys.ReplicaID) (reshape.ChildState, error) {
+	return reshape.Elsewhere, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/eval"
 	"github.com/tidemarkdb/tidemark/range/replica/refusal"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -43,16 +44,18 @@ func (r *Replica) Evaluate(pass eval.Pass) {
 	r.eval.KickIn(pass, false)
 }
 
-// Serve serves the reads among the requests. Reads of single keys are answered at once. Serve may
-// wait for the disk.
-func (r *Replica) Serve(requests []config.Pending) {
+// Serve serves the reads among the requests, from now on. Reads of single keys are answered at
+// once. Serve may wait for the disk.
+func (r *Replica) Serve(requests []config.Pending, now time.Time) {
 	defer r.m.Exit()
 	for i := range requests {
 		switch c := command.Of(requests[i].Request); {
 		case c.Dispatch == command.AtTimestamp:
+			requests[i].Timing.EnterAt(timing.Evaluate, now)
 			r.reads.Start(requests[i], c)
 		case c == command.InspectTransactions:
-			r.m.Reply(requests[i], c, r.reads.InspectTransactions(requests[i].Request, r.node.ClientAddress))
+			r.m.Reply(requests[i], c,
+				r.reads.InspectTransactions(requests[i].Request, r.node.Clients.Address))
 		case c.Dispatch == command.NotKnown || c.Dispatch == command.ByNode:
 			r.m.Reply(requests[i], c, refusal.New(requests[i].Request, kvpb.ErrorCode_INVALID_ARGUMENT,
 				"the request has no command that a partition knows; is the client newer than this server?"))

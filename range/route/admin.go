@@ -12,15 +12,25 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // adminTimeout is how long one server may take over a call of the Cluster service before another
 // one is asked.
 const adminTimeout = 3 * time.Second
+
+// clusterServers are the servers that answer calls of the Cluster service.
+type clusterServers interface {
+	// Servers are the addresses to ask.
+	Servers() []string
+	// Followed is the address of the server whose table stream is followed; "" if none is.
+	Followed() string
+	// Client makes calls at a server.
+	Client(address string) (clusterpb.ClusterClient, error)
+}
 
 // Admin makes a call of the Cluster service against one server after another until one has
 // answered, whatever the answer, or the context ends. f must be safe to repeat. Its gRPC errors are
@@ -31,7 +41,7 @@ func (s *Sender) Admin(ctx context.Context,
 	f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
 	said := make(map[string]error)
 	var order []string
-	var trouble coreTrouble
+	var trouble follow.CoreTrouble
 	for round := 0; ; round++ {
 		for _, address := range s.adminServers() {
 			if ctx.Err() != nil {
@@ -41,7 +51,7 @@ func (s *Sender) Admin(ctx context.Context,
 			if !identity.Passing(err) {
 				return err
 			}
-			trouble.note(err)
+			trouble.Note(err)
 			if said[address] == nil {
 				order = append(order, address)
 			}
@@ -51,8 +61,8 @@ func (s *Sender) Admin(ctx context.Context,
 		}
 		if err := s.life.Pause(ctx, clusterBackoff.Delay(round, s.random())); err != nil {
 			e := &Error{Cause: err, Attempts: round + 1}
-			if trouble.text != "" {
-				e.Code, e.Message = trouble.code(), trouble.text
+			if trouble.Text != "" {
+				e.Code, e.Message = trouble.Code(), trouble.Text
 				return e
 			}
 			if len(order) == 0 {
@@ -69,31 +79,16 @@ func (s *Sender) Admin(ctx context.Context,
 	}
 }
 
-// coreTrouble is what servers said about the core last.
-type coreTrouble struct {
-	text     string
-	noQuorum bool
-}
-
-// note takes in what an error says about the core, if it does. That it has no quorum is not
-// forgotten for another's lesser word.
-func (t *coreTrouble) note(err error) {
-	detail, ok := wire.ErrorDetail[*clusterpb.CoreTrouble](err)
-	if ok && (detail.NoQuorum || !t.noQuorum) {
-		t.text, t.noQuorum = wire.Reason(err), detail.NoQuorum
-	}
-}
-
-func (t *coreTrouble) code() kvpb.ErrorCode {
-	if t.noQuorum {
-		return kvpb.ErrorCode_NO_QUORUM
-	}
-	return kvpb.ErrorCode_UNKNOWN_ERROR
+// AdminAt makes a call of the Cluster service at one server, once. Its gRPC errors are returned as
+// they are.
+func (s *Sender) AdminAt(ctx context.Context, address string,
+	f func(ctx context.Context, c clusterpb.ClusterClient) error) error {
+	return s.adminOnce(ctx, address, f)
 }
 
 func (s *Sender) adminOnce(ctx context.Context, address string,
 	f func(context.Context, clusterpb.ClusterClient) error) error {
-	client, err := s.clusterClient(address)
+	client, err := s.servers.Client(address)
 	if err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
@@ -110,13 +105,13 @@ func (s *Sender) adminOnce(ctx context.Context, address string,
 // adminServers puts those first to which there are connections, and of these the one whose table
 // stream is followed: it answers.
 func (s *Sender) adminServers() []string {
-	servers, followed := s.servers(), s.following.server.Load()
+	servers, followed := s.servers.Servers(), s.servers.Followed()
 	rank := make(map[string]int, len(servers))
 	for _, address := range servers {
 		switch {
 		case !s.nodes.Dialer().Ready(address):
 			rank[address] = 2
-		case followed == nil || address != followed.address:
+		case address != followed:
 			rank[address] = 1
 		}
 	}
@@ -127,10 +122,10 @@ func (s *Sender) adminServers() []string {
 // AwaitKeyspace returns a keyspace that the core says exists, once the table shows all of its
 // partitions. It waits for the table for some seconds, or until ctx ends: the table may lag behind.
 func (s *Sender) AwaitKeyspace(ctx context.Context, id keys.KeyspaceID) (*Keyspace, error) {
-	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
+	ctx, cancel := context.WithTimeout(ctx, follow.TableTimeout)
 	defer cancel()
-	for t := s.table.Load(); t.KeyspaceByID(id) == nil; t = s.table.Load() {
-		s.ReloadTable()
+	for t := s.known.Table(); t.KeyspaceByID(id) == nil; t = s.known.Table() {
+		s.following.Reload()
 		select {
 		case <-t.Changed():
 		case <-ctx.Done():
@@ -143,7 +138,7 @@ func (s *Sender) AwaitKeyspace(ctx context.Context, id keys.KeyspaceID) (*Keyspa
 	if _, err := s.PartitionsOf(ctx, id, keys.Span{}); err != nil {
 		return nil, err
 	}
-	if k := s.table.Load().KeyspaceByID(id); k != nil {
+	if k := s.known.Table().KeyspaceByID(id); k != nil {
 		return k, nil
 	}
 	return nil, &Error{Cause: ErrNoKeyspace}
@@ -154,7 +149,7 @@ func (s *Sender) AwaitKeyspace(ctx context.Context, id keys.KeyspaceID) (*Keyspa
 func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 	span keys.Span) ([]*Partition, error) {
 	for {
-		t := s.table.Load()
+		t := s.known.Table()
 		k := t.KeyspaceByID(id)
 		if k == nil {
 			return nil, &Error{Cause: ErrNoKeyspace}
@@ -162,12 +157,12 @@ func (s *Sender) PartitionsOf(ctx context.Context, id keys.KeyspaceID,
 		if k.Complete() {
 			return k.Overlapping(span), nil
 		}
-		s.Subscribe(k)
-		timer := time.NewTimer(holePatience(k))
+		s.following.Subscribe(k)
+		timer := time.NewTimer(follow.HolePatience(k))
 		select {
 		case <-t.Changed():
 		case <-timer.C:
-			s.ReloadTable()
+			s.following.Reload()
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, &Error{Cause: ctx.Err(),

@@ -2,14 +2,17 @@ package route
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -24,6 +27,11 @@ func (clusterServer) Status(context.Context,
 	*clusterpb.StatusRequest) (*clusterpb.StatusResponse, error) {
 	return &clusterpb.StatusResponse{}, nil
 }
+
+// followsSilent are servers of which one is followed that is silent.
+type followsSilent struct{ *follow.Follower }
+
+func (followsSilent) Followed() string { return "silent:1" }
 
 // A caller with little time is answered by the server that is there, though the client has begun to
 // follow one that is silent. Once there is a connection, that server is asked first.
@@ -49,15 +57,17 @@ func TestShortCallsAreAnswered(t *testing.T) {
 		}
 		network.Cut("client", "silent", memnet.Stall)
 		s := &Sender{
-			cfg:      Config{Endpoints: []string{"silent:1", "there:1"}, Random: rand.Uint64},
+			cfg:      Config{Random: rand.Uint64},
 			life:     lifetime.New(),
 			identity: identity.New(identity.Config{}),
 		}
 		s.nodes = nodes.New(nodes.Config{Lanes: 1, Random: rand.Uint64,
 			Dialer: client.DialerConfig{Dial: network.Dialer("client")}})
 		defer s.nodes.Close()
-		s.table.Store(&Table{changed: make(chan struct{})})
-		s.following.server.Store(&followed{address: "silent:1"})
+		s.known = table.NewKnown(s.nodes, slog.New(slog.DiscardHandler))
+		s.servers = followsSilent{follow.New(follow.Config{
+			Endpoints: []string{"silent:1", "there:1"}, Known: s.known, Dialer: s.nodes.Dialer(),
+			Random: rand.Uint64})}
 		for n := range 2 {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -33,6 +34,19 @@ func (s *Sender) DoAll(ctx context.Context, limit int, calls []*Call,
 	if len(calls) == 1 {
 		answer, err := s.Do(ctx, calls[0])
 		return done(0, answer, err)
+	}
+	if s.cfg.Tracer != nil || s.metrics.kinds != nil {
+		var o observed
+		var failed error
+		ctx, o = s.observe(ctx, calls[0].Request, len(calls))
+		defer func() { o.end(failed) }()
+		tell := done
+		done = func(i int, answer Answer, err error) error {
+			if err != nil {
+				failed = err
+			}
+			return tell(i, answer, err)
+		}
 	}
 	t := multiCall{sender: s, ctx: ctx, calls: calls, done: done,
 		outstanding: client.NewCalls(len(calls)), attempts: make([]firstAttempt, len(calls))}
@@ -75,7 +89,7 @@ type multiCall struct {
 type firstAttempt struct {
 	attempt
 	partition *Partition
-	leader    *leader
+	leader    *table.Hint
 	// next is the call that was gathered for its lane next; -1: none.
 	next int
 	// pending: it has been submitted, and has not ended.
@@ -138,8 +152,8 @@ func (t *multiCall) gather(i int) (over bool, err error) {
 		t.goOn(i, nil)
 		return false, nil
 	}
-	l := p.hint.leader.Load()
-	if !l.usable() || (l.term == 0 && !x.call.Write) {
+	l := p.Hints.Current()
+	if !l.Usable() || (l.Term == 0 && !x.call.Write) {
 		t.goOn(i, nil)
 		return false, nil
 	}
@@ -147,7 +161,7 @@ func (t *multiCall) gather(i int) (over bool, err error) {
 	if _, err := x.request(p, l); err != nil {
 		return true, t.done(i, Answer{}, err)
 	}
-	to := l.node.Lanes[x.lane]
+	to := l.Node.Lanes[x.lane]
 	at := slices.IndexFunc(t.gathered, func(b gathered) bool { return b.lane.Node == to.Node })
 	x.next = -1
 	if at < 0 {
@@ -174,8 +188,9 @@ func (t *multiCall) sendGathered() {
 				t.numbers, t.requests = append(t.numbers, i), append(t.requests, t.calls[i].Request)
 			}
 		}
-		for _, i := range t.numbers {
-			t.attempts[i].Awaited, t.attempts[i].pending = b.lane.Await(), true
+		for k, i := range t.numbers {
+			t.attempts[i].Awaited = b.lane.Await(t.ctx, t.requests[k])
+			t.attempts[i].pending = true
 		}
 		taken := 0
 		if c, err := b.lane.Stream(); err == nil {
@@ -229,7 +244,7 @@ func (t *multiCall) await() (over int, err error) {
 			continue
 		}
 		x.pending = false
-		_, err := x.leader.node.Lanes[x.lane].Received(x.Awaited, nil, t.ctx.Err())
+		_, err := x.leader.Node.Lanes[x.lane].Received(x.Awaited, nil, t.ctx.Err())
 		ended, err := t.take(i, nil, err)
 		if over += ended; err != nil {
 			return over, err
@@ -250,7 +265,7 @@ func (t *multiCall) ended(i int) (over int, err error) {
 	}
 	x.pending = false
 	response, err := t.outstanding.Outcome(i)
-	response, err = x.leader.node.Lanes[x.lane].Received(x.Awaited, response, err)
+	response, err = x.leader.Node.Lanes[x.lane].Received(x.Awaited, response, err)
 	return t.take(i, response, err)
 }
 

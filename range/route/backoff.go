@@ -38,9 +38,6 @@ var (
 		Cap: 100 * time.Millisecond, Jitter: 0.5}
 	// identity: the node does not know the client's user, so another token is got first.
 	identityBackoff = backoff.Backoff{Name: "identity"}
-	// table: opening the table stream anew.
-	tableBackoff = backoff.Backoff{Name: "table", Base: 50 * time.Millisecond, Cap: time.Second,
-		Jitter: 0.5, AtOnce: 1}
 	// cluster: calls of the Cluster service that no server could answer.
 	clusterBackoff = backoff.Backoff{Name: "cluster", Base: 50 * time.Millisecond,
 		Cap: 500 * time.Millisecond, Jitter: 0.5}

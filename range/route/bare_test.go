@@ -14,9 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 )
 
 // bareSender has an empty table, and follows none.
@@ -29,9 +31,11 @@ func bareSender() *Sender {
 		Dialer: client.DialerConfig{Dial: func(context.Context, string) (net.Conn, error) {
 			return nil, errors.New("there is no network")
 		}}})
-	s.following.init(s)
-	s.table.Store(newTable())
-	s.mu.contents = newContents()
+	s.known = table.NewKnown(s.nodes, s.log)
+	s.following = follow.New(follow.Config{Known: s.known, Dialer: s.nodes.Dialer(),
+		Identity: s.identity, Clock: &s.Clock, Random: rand.Uint64, Logger: s.log, Life: s.life,
+		Streams: metric.NewCounter("streams", "", nil)})
+	s.servers = s.following
 	return s
 }
 

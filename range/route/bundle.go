@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -34,7 +35,7 @@ type Bundle struct {
 	// Node leads them.
 	Node keys.NodeID
 
-	leaders []*leader
+	leaders []*table.Hint
 	node    *nodes.Node
 }
 
@@ -44,15 +45,15 @@ func (s *Sender) Bundles(partitions []*Partition,
 	least int) (bundles []*Bundle, rest []*Partition) {
 	var open []*Bundle
 	for _, p := range partitions {
-		l := p.hint.leader.Load()
-		if !l.usable() || l.term == 0 || p.Clipped() {
+		l := p.Hints.Current()
+		if !l.Usable() || l.Term == 0 || p.Clipped() {
 			rest = append(rest, p)
 			continue
 		}
-		i := slices.IndexFunc(open, func(b *Bundle) bool { return b.node == l.node })
+		i := slices.IndexFunc(open, func(b *Bundle) bool { return b.node == l.Node })
 		if i < 0 {
 			i = len(open)
-			open = append(open, &Bundle{Node: l.node.ID, node: l.node})
+			open = append(open, &Bundle{Node: l.Node.ID, node: l.Node})
 		}
 		b := open[i]
 		b.Partitions, b.leaders = append(b.Partitions, p), append(b.leaders, l)
@@ -80,7 +81,7 @@ func (b *Bundle) sort() {
 	if slices.IsSortedFunc(b.Partitions, byID) {
 		return
 	}
-	leaders := make(map[keys.PartitionID]*leader, len(b.leaders))
+	leaders := make(map[keys.PartitionID]*table.Hint, len(b.leaders))
 	for i, p := range b.Partitions {
 		leaders[p.ID] = b.leaders[i]
 	}
@@ -109,7 +110,7 @@ func (b *Bundle) Routes() []*kvpb.PartitionRoute {
 	routes := make([]*kvpb.PartitionRoute, len(b.Partitions))
 	all := make([]kvpb.PartitionRoute, len(b.Partitions))
 	for i, p := range b.Partitions {
-		all[i].Partition, all[i].Generation, all[i].Term = uint64(p.ID), p.Generation, b.leaders[i].term
+		all[i].Partition, all[i].Generation, all[i].Term = uint64(p.ID), p.Generation, b.leaders[i].Term
 		routes[i] = &all[i]
 	}
 	return routes
@@ -128,7 +129,7 @@ type Bundled struct {
 // DoBundle brings a MergeScan, whose Partitions are the bundle's Routes, to the bundle's node. It
 // repeats it while the node is overloaded. Its errors are ErrScattered and *Error.
 func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
-	command *kvpb.MergeScanRequest) (Bundled, error) {
+	command *kvpb.MergeScanRequest) (bundled Bundled, err error) {
 	if err := ctx.Err(); err != nil {
 		return Bundled{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
@@ -137,9 +138,11 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 	lane := b.node.Lanes[sequence%uint64(len(b.node.Lanes))]
 	r := &kvpb.Request{Sequence: sequence, Session: a.session,
 		Command: &kvpb.Request_MergeScan{MergeScan: command}}
+	ctx, o := s.observe(ctx, r, 1)
+	defer func() { o.end(err) }()
 	deadline, hasDeadline := ctx.Deadline()
 	for {
-		if !b.leaders[0].usable() {
+		if !b.leaders[0].Usable() {
 			return Bundled{}, ErrScattered
 		}
 		left := nodes.Patience
@@ -162,7 +165,7 @@ func (s *Sender) DoBundle(ctx context.Context, b *Bundle,
 			if e.Cause == kvpb.ErrorCause_CAUSE_TOO_LARGE {
 				break // each partition has less to say alone
 			}
-			if err := a.wait(ctx, overloadedBackoff); err != nil {
+			if err := a.wait(ctx, *overloadedFor(e)); err != nil {
 				return Bundled{}, err
 			}
 			continue
@@ -192,7 +195,7 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 		return a.ended(ErrWrongCluster)
 	}
 	// That voids the hints of all partitions that it leads.
-	b.node.Suspect(b.leaders[0].incarnation, broken.Cause)
+	b.node.Suspect(b.leaders[0].Incarnation, broken.Cause)
 	return ErrScattered
 }
 
@@ -222,7 +225,7 @@ func (s *Sender) bundled(b *Bundle, at *kvpb.Timestamp,
 }
 
 // learnRefusal takes in what a partition's refusal says about where it is.
-func (s *Sender) learnRefusal(p *Partition, l *leader, e *kvpb.Error) {
+func (s *Sender) learnRefusal(p *Partition, l *table.Hint, e *kvpb.Error) {
 	if e == nil {
 		return
 	}
@@ -230,10 +233,10 @@ func (s *Sender) learnRefusal(p *Partition, l *leader, e *kvpb.Error) {
 	case kvpb.ErrorCode_NOT_LEADER, kvpb.ErrorCode_NO_QUORUM, kvpb.ErrorCode_NODE_UNHEALTHY,
 		kvpb.ErrorCode_PARTITION_NOT_FOUND,
 		kvpb.ErrorCode_REPLICA_DAMAGED:
-		s.learnLeader(p.hint, l.node, e)
-		p.hint.drop(l, time.Now())
+		s.learnLeader(p.Hints, l.Node, e)
+		p.Hints.Drop(l, time.Now())
 	default:
-		s.learnLeader(p.hint, l.node, e)
+		s.learnLeader(p.Hints, l.Node, e)
 	}
-	s.learnPartitions(e.Partitions)
+	s.known.LearnPartitions(e.Partitions)
 }

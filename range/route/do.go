@@ -7,7 +7,9 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -96,8 +98,11 @@ func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
+	ctx, o := s.observe(ctx, call.Request, 1)
 	a := s.attempt(ctx, call)
-	return a.run(ctx)
+	answer, err := a.run(ctx)
+	o.end(err)
+	return answer, err
 }
 
 // attempt begins a call.
@@ -185,9 +190,9 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *ba
 		return a.noPartition(ctx, err)
 	}
 	a.at = p
-	l := p.hint.leader.Load()
+	l := p.Hints.Current()
 	looking := false
-	if !l.usable() {
+	if !l.Usable() {
 		if l, looking, err = a.search(ctx, p); err != nil {
 			if errors.Is(err, errMoved) {
 				return Answer{}, nil, &atOnce
@@ -195,30 +200,30 @@ func (a *attempt) once(ctx context.Context) (answer Answer, err error, again *ba
 			return Answer{}, a.ended(err), nil
 		}
 		if looking {
-			defer func() { <-p.hint.token }()
+			defer func() { <-p.Hints.Token }()
 		}
 	}
 	r, err := a.request(p, l)
 	if err != nil {
 		return Answer{}, err, nil
 	}
-	response, err := l.node.Lanes[a.lane].Do(ctx, r)
+	response, err := l.Node.Lanes[a.lane].Do(ctx, r)
 	return a.arrived(ctx, p, l, looking, response, err)
 }
 
 // request makes the request of an attempt that goes to a leader. Its error is how the call ends.
-func (a *attempt) request(p *Partition, l *leader) (*kvpb.Request, error) {
+func (a *attempt) request(p *Partition, l *table.Hint) (*kvpb.Request, error) {
 	call := a.call
 	r := call.Request
-	if l.term == 0 && !call.Write {
+	if l.Term == 0 && !call.Write {
 		// One that waits at the leader would keep all others from looking for it.
 		r = probe(p)
 	} else if call.Prepare != nil {
-		if err := call.Prepare.Prepare(p, Leader{Node: l.node.ID, Term: l.term}); err != nil {
+		if err := call.Prepare.Prepare(p, Leader{Node: l.Node.ID, Term: l.Term}); err != nil {
 			return nil, a.ended(err)
 		}
 	}
-	a.address(r, p, l.term)
+	a.address(r, p, l.Term)
 	return r, nil
 }
 
@@ -239,7 +244,7 @@ func (a *attempt) address(r *kvpb.Request, p *Partition, term uint64) {
 
 // arrived takes in what came of an attempt. If another one is to follow, again is how long to wait
 // before it.
-func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking bool,
+func (a *attempt) arrived(ctx context.Context, p *Partition, l *table.Hint, looking bool,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	response *kvpb.Response, err error) (Answer, error, *backoff.Backoff) {
 	if err != nil {
@@ -247,16 +252,16 @@ func (a *attempt) arrived(ctx context.Context, p *Partition, l *leader, looking 
 	}
 	if response.Error == nil {
 		if looking {
-			p.hint.infer(l.node, time.Now())
+			p.Hints.Infer(l.Node, time.Now())
 		}
 		a.sender.Clock.Answered(response)
-		return Answer{Response: response, Partition: p, Node: l.node.ID, Term: l.term}, nil, nil
+		return Answer{Response: response, Partition: p, Node: l.Node.ID, Term: l.Term}, nil, nil
 	}
 	return a.refused(p, l, looking, response.Error)
 }
 
 func (a *attempt) lookUp() (*Partition, error) {
-	k := a.sender.table.Load().KeyspaceByID(a.call.Keyspace)
+	k := a.sender.known.Table().KeyspaceByID(a.call.Keyspace)
 	if k == nil {
 		return nil, ErrNoKeyspace
 	}
@@ -286,15 +291,15 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *b
 	}
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
 		"waiting for the partition table to show the partition of "+keys.Pretty(a.call.Key), 0, 0)
-	table := s.table.Load()
-	changed := table.Changed()
+	known := s.known.Table()
+	changed := known.Changed()
 	if _, err := a.lookUp(); err == nil {
 		return Answer{}, nil, &atOnce
 	}
-	fill := reloadAfter
-	if k := table.KeyspaceByID(a.call.Keyspace); k != nil {
-		s.Subscribe(k)
-		fill = holePatience(k)
+	fill := follow.ReloadAfter
+	if k := known.KeyspaceByID(a.call.Keyspace); k != nil {
+		s.following.Subscribe(k)
+		fill = follow.HolePatience(k)
 	}
 	s.metrics.retries[routingBackoff.Name].Inc()
 	timer := time.NewTimer(fill)
@@ -302,7 +307,7 @@ func (a *attempt) noPartition(ctx context.Context, err error) (Answer, error, *b
 	select {
 	case <-changed:
 	case <-timer.C:
-		s.ReloadTable()
+		s.following.Reload()
 	case <-ctx.Done():
 		return Answer{}, a.ended(ctx.Err()), nil
 	case <-s.life.Done():

@@ -31,9 +31,9 @@
 //
 // Sender.DoNear brings a read to a replica that need not lead, at a timestamp that is closed there:
 // the nearest one by zone, region and latency (nearness.go), then the others, and the leader at
-// last (near.go). A replica that has refused is left alone for a while, or as long as it can be
-// told that it lacks what a read needs (left_alone.go). Clock.Seen is what such a read has to be at
-// or above, to see what this sender has written and read (package clock).
+// last (follower_read.go). A replica that has refused is left alone for a while, or as long as it
+// can be told that it lacks what a read needs (package table). Clock.Seen is what such a read has
+// to be at or above, to see what this sender has written and read (package clock).
 //
 // # Suspected nodes
 //
@@ -43,23 +43,11 @@
 //
 // # The table
 //
-// One goroutine follows Cluster.FollowTable of any server that answers, and moves to another one
-// when the stream ends. The first part of a stream is gathered aside and replaces the table at
-// once; a server that lags behind what is known already is read on until it has caught up. The
-// table has all nodes and keyspaces. Of the partitions it has those of keyspaces that a subscriber
-// needs (Subscribe): the stream asks for more when there are more. It shows the client's token, and
-// each later one: while authentication is enabled, the server sends of a keyspace to which the user
-// has no right one partition that stands for all (Partition.Boundless). Requests go to it as to any
-// other, and the node refuses them. From a server of an earlier version the whole table comes
-// (Cluster.WatchTable).
-//
-// A Table shares with the one before what did not change: keyspaces, and the partitions of each,
-// lie in persistent trees (package tree). The way to a key is its hash number, in a hash keyspace,
-// and then the key itself: a number may have several partitions. layout.go says which partitions
-// are shown where descriptors overlap. No news make a hole.
-//
-// INVARIANT: a published Table, its Keyspaces and Partitions never change; leader hints hang off
-// them and are atomic.
+// Package table has the table, the leader hints, and what is known of each replica. Package follow
+// keeps the table up to date, by a stream from one server at a time. Of the partitions the table
+// has those of keyspaces that a subscriber needs (Subscribe). A keyspace to which the user has no
+// right has one partition that stands for all (Partition.Boundless). Requests go to it as to any
+// other, and the node refuses them.
 //
 // INVARIANT: all attempts of one request carry the same sequence and session, go through the same
 // lane (and so under the same client id), and a write carries a term other than 0 unless it is only

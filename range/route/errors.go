@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -19,7 +20,7 @@ var (
 	ErrNoKeyspace = errors.New("the keyspace does not exist")
 	// ErrWrongCluster means that a server belongs to another cluster than the one this Sender first
 	// met.
-	ErrWrongCluster = errors.New("the server belongs to another cluster")
+	ErrWrongCluster = table.ErrWrongCluster
 )
 
 // Error is how a request ended that was not answered with a result.

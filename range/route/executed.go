@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
@@ -34,15 +33,6 @@ import (
 //
 // A session that is older than what the partition keeps is refused, here as there; the outcome
 // stays unknown then.
-
-// neverMet is a compare-and-swap of a key that has no effect: it expects a version that no key has.
-func neverMet(key []byte) *kvpb.Request {
-	return &kvpb.Request{
-		Command: &kvpb.Request_CompareAndSwap{CompareAndSwap: &kvpb.CompareAndSwapRequest{
-			Key: key, Expected: &kvpb.CompareAndSwapRequest_Version{
-				Version: &kvpb.Timestamp{Logical: 1}}, Delete: true,
-		}}}
-}
 
 // Executed finds out whether a write took effect that a call with an Identity has sent, and at
 // which timestamp. key is one of which it makes a version, always. If it has not, it never will.

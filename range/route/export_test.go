@@ -1,8 +1,10 @@
 package route
 
+import "github.com/tidemarkdb/tidemark/range/route/table"
+
 // What tests outside of the package look at.
 
-const LeftAloneFor = leftAloneFor
+const LeftAloneFor = table.LeftAloneFor
 
 var ErrTooOldAnswer = errTooOld
 

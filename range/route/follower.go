@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -74,9 +75,11 @@ func (s *Sender) DoFollower(ctx context.Context, call *Call, follower *Follower)
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
+	ctx, o := s.observe(ctx, call.Request, 1)
 	w := followerCall{attempt: s.attempt(ctx, call),
 		near: Near{Freshness: FreshLinearizable}}
 	answer, err := w.answer(ctx, follower)
+	o.end(err)
 	outcome := nearLeader
 	switch {
 	case err != nil:
@@ -142,7 +145,7 @@ func (w *followerCall) answer(ctx context.Context, f *Follower) (Answer, error) 
 
 // choose is the nearest replica; nil if that is the leader, or none is of use.
 func (w *followerCall) choose(p *Partition) *nodes.Node {
-	if len(p.voters) < 2 {
+	if len(p.Voters) < 2 {
 		return nil
 	}
 	s := w.sender
@@ -153,7 +156,7 @@ func (w *followerCall) choose(p *Partition) *nodes.Node {
 		}
 		return nil
 	}
-	if l := p.hint.leader.Load(); l.usable() && l.node == n {
+	if l := p.Hints.Current(); l.Usable() && l.Node == n {
 		return nil
 	}
 	return n
@@ -192,14 +195,14 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	r.TimeoutMicros = min(r.TimeoutMicros, uint64(max(1, patience.Microseconds())))
 	inner, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	l := &leader{node: n, incarnation: n.Incarnation()}
+	l := &table.Hint{Node: n, Incarnation: n.Incarnation()}
 	n.Owed.Add(1)
 	response, err := n.Lanes[w.lane].Do(inner, r)
 	n.Owed.Add(-1)
-	known, now := &p.hint.replicas, time.Now()
+	known, now := &p.Hints.Replicas, time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
-		known.refuses(n, now)
+		known.Refuses(n, now)
 		if inner.Err() != nil && ctx.Err() == nil {
 			return Answer{}, nil, false
 		}
@@ -213,7 +216,7 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	if wire.FromTimestamp(response.ReadAt) != wire.FromTimestamp(admitted.admission.At) {
 		w.note(kvpb.ErrorCode_UNKNOWN_ERROR, errOtherMoment.Error(), p.ID, n.ID)
 		w.sender.metrics.near.redirected(redirectUnhealthy)
-		known.refuses(n, now)
+		known.Refuses(n, now)
 		return Answer{}, nil, false
 	}
 	tellMoment(response)
@@ -225,12 +228,12 @@ func (w *followerCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 
 // refusedFollower takes in why a replica refused. Whatever it is: what the leader says about it
 // counts.
-func (w *followerCall) refusedFollower(p *Partition, l *leader, e *kvpb.Error, now time.Time) {
+func (w *followerCall) refusedFollower(p *Partition, l *table.Hint, e *kvpb.Error, now time.Time) {
 	near := w.sender.metrics.near
 	switch {
 	case e.Code == kvpb.ErrorCode_NOT_CLOSED && e.Conflict == nil:
 		near.redirected(redirectNotClosed)
-		p.hint.replicas.isBehind(l.node, now)
+		p.Hints.Replicas.IsBehind(l.Node, now)
 	case e.Code == kvpb.ErrorCode_UNCERTAIN: // that is about a key, and not about the replica
 		near.redirected(redirectUncertain)
 	case e.Code == kvpb.ErrorCode_INVALID_ARGUMENT, e.Code == kvpb.ErrorCode_TIMESTAMP_TOO_OLD,
@@ -240,7 +243,7 @@ func (w *followerCall) refusedFollower(p *Partition, l *leader, e *kvpb.Error, n
 		_, _, _ = w.refusedNear(p, l, e, now)
 		return
 	}
-	w.noteAnswer(e, p.ID, l.node.ID)
+	w.noteAnswer(e, p.ID, l.Node.ID)
 }
 
 // tellMoment has an answer tell when it was read as a leader's does.

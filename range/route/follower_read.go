@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -16,7 +17,7 @@ import (
 //
 // Any replica answers a read at a timestamp that is closed there. DoNear asks the replicas of the
 // partition in the order of their nearness (nearness.go), each once, and leaves out those that are
-// known to be of no use (left_alone.go). Each refusal, and each connection that breaks, sends the
+// known to be of no use (package table). Each refusal, and each connection that breaks, sends the
 // request to the next one at once; at last it goes to the leader as any read does, without
 // Request.replica_read. If that does not lead to an answer either, all of it begins again, after
 // the wait that the leader's refusal asks for.
@@ -88,8 +89,10 @@ func (s *Sender) DoNear(ctx context.Context, call *Call, near *Near) (Answer, er
 	if err := ctx.Err(); err != nil {
 		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
 	}
+	ctx, o := s.observe(ctx, call.Request, 1)
 	w := nearCall{attempt: s.attempt(ctx, call), near: near}
 	answer, err := w.run(ctx)
+	o.end(err)
 	s.metrics.near.count(near.Freshness, w.outcome(err))
 	return answer, err
 }
@@ -190,7 +193,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	w.address(r, p, 0)
 	w.asked++
 	w.byLeader = false
-	l := &leader{node: n, incarnation: n.Incarnation()}
+	l := &table.Hint{Node: n, Incarnation: n.Incarnation()}
 	began := time.Now()
 	n.Owed.Add(1)
 	response, err := n.Lanes[w.lane].Do(ctx, r)
@@ -198,7 +201,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 	now := time.Now()
 	if err != nil {
 		w.sender.metrics.near.redirected(redirectBroken)
-		p.hint.replicas.refuses(n, now)
+		p.Hints.Replicas.Refuses(n, now)
 		return w.unanswered(ctx, p, l, err)
 	}
 	if e := response.Error; e != nil {
@@ -211,7 +214,7 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 			return Answer{}, w.ended(nil), nil
 		}
 		if w.near.At.IsZero() {
-			p.hint.replicas.has(n, at, now)
+			p.Hints.Replicas.Has(n, at, now)
 		}
 	}
 	if response.GetGet() != nil && wait == 0 {
@@ -222,42 +225,42 @@ func (w *nearCall) ask(ctx context.Context, p *Partition, n *nodes.Node,
 }
 
 // refusedNear decides what follows a replica's refusal.
-func (a *attempt) refusedNear(p *Partition, l *leader, e *kvpb.Error,
+func (a *attempt) refusedNear(p *Partition, l *table.Hint, e *kvpb.Error,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	now time.Time) (Answer, error, *backoff.Backoff) {
-	near, known := a.sender.metrics.near, &p.hint.replicas
+	near, known := a.sender.metrics.near, &p.Hints.Replicas
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_CLOSED:
-		a.noteAnswer(e, p.ID, l.node.ID)
+		a.noteAnswer(e, p.ID, l.Node.ID)
 		if e.Conflict != nil {
 			near.redirected(redirectLocked) // that is about a key, and not about the replica
 			return Answer{}, nil, &atOnce
 		}
 		near.redirected(redirectNotClosed)
-		known.lags(l.node, wire.FromTimestamp(e.Timestamp), now)
+		known.Lags(l.Node, wire.FromTimestamp(e.Timestamp), now)
 		return Answer{}, nil, &atOnce
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
-		a.noteAnswer(e, p.ID, l.node.ID)
+		a.noteAnswer(e, p.ID, l.Node.ID)
 		if a.damaged == nil {
 			a.damaged = make(map[*nodes.Node]string)
 		}
-		a.damaged[l.node] = e.Message
+		a.damaged[l.Node] = e.Message
 		near.redirected(redirectUnhealthy)
-		known.refuses(l.node, now)
+		known.Refuses(l.Node, now)
 		return Answer{}, nil, &atOnce
 	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN:
 		near.redirected(redirectEpoch)
 	case kvpb.ErrorCode_PARTITION_NOT_FOUND:
 		near.redirected(redirectEpoch)
-		known.refuses(l.node, now)
+		known.Refuses(l.Node, now)
 	case kvpb.ErrorCode_UNAUTHENTICATED, kvpb.ErrorCode_PERMISSION_DENIED:
 		// That is about the client, and not about the replica.
 	case kvpb.ErrorCode_OVERLOADED, kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
 		near.redirected(redirectOverloaded)
-		known.refuses(l.node, now)
+		known.Refuses(l.Node, now)
 	default:
 		near.redirected(redirectUnhealthy)
-		known.refuses(l.node, now)
+		known.Refuses(l.Node, now)
 	}
 	return a.refused(p, l, true, e)
 }
@@ -269,7 +272,7 @@ func (w *nearCall) leader(ctx context.Context) (Answer, error, *backoff.Backoff)
 	w.call.Request.ReplicaRead = nil
 	w.byLeader = true
 	inner := ctx
-	if p, err := w.lookUp(); err == nil && !p.hint.leader.Load().usable() {
+	if p, err := w.lookUp(); err == nil && !p.Hints.Current().Usable() {
 		var cancel context.CancelFunc
 		inner, cancel = context.WithTimeout(ctx, nearAgain)
 		defer cancel()

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -35,11 +36,11 @@ func (m *coreMembers) Conn(address string) (*grpc.ClientConn, error) {
 func (m *coreMembers) Members(ctx context.Context) []string {
 	s := (*Sender)(m)
 	for _, address := range s.adminServers() {
-		client, err := s.clusterClient(address)
+		client, err := s.servers.Client(address)
 		if err != nil {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+		ctx, cancel := context.WithTimeout(ctx, follow.StatusTimeout)
 		st, err := client.Status(ctx, &clusterpb.StatusRequest{})
 		cancel()
 		if err != nil || len(st.GetMembers()) == 0 {

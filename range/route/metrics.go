@@ -7,14 +7,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// metrics of one Sender. Only what is off the straight path is counted: a request that goes well
-// costs no metric.
+// metrics of one Sender. Without a registry only what is off the straight path is counted.
 type metrics struct {
 	retries   map[string]*metric.Counter // by Backoff.Name
 	suspected *metric.Gauge
+	held      *metric.Counter
 	tables    *metric.Counter
 	waits     *metric.Counter
 	near      *nearMetrics
+	// kinds count calls by the name of their command; nil without a registry.
+	kinds map[string]*kindMetrics
 
 	registry   metric.Registry
 	collectors []metric.Collector
@@ -28,6 +30,9 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 		suspected: metric.NewGauge("tidemark_client_suspected_nodes",
 			"Nodes that get pings instead of requests, because their connection broke or they "+
 				"are silent.", nil),
+		held: metric.NewCounter("tidemark_client_held_seconds_total",
+			"Time for which requests were held back before they were sent, because the node refuses "+
+				"some: it is asked for more than it can do.", nil),
 		tables: metric.NewCounter("tidemark_client_table_streams_total",
 			"Streams of the partition table that were opened.", nil),
 		waits: metric.NewCounter("tidemark_client_clock_waits_total",
@@ -45,8 +50,10 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 		return m, nil
 	}
 	m.registry = r
-	for _, c := range []metric.Collector{retries, m.suspected, m.tables, m.waits, m.near.reads,
-		m.near.outcomes, m.near.redirects} {
+	kinds, collectors := newKindMetrics()
+	m.kinds = kinds
+	for _, c := range append(collectors, retries, m.suspected, m.held, m.tables, m.waits, m.near.reads,
+		m.near.outcomes, m.near.redirects) {
 		if err := r.Register(c); err != nil {
 			m.unregister()
 			var twice *metric.RegisteredError
@@ -61,9 +68,6 @@ func newMetrics(r metric.Registry) (*metrics, error) {
 	}
 	return m, nil
 }
-
-// Waited counts a read that waits until all clocks have passed its moment.
-func (s *Sender) Waited() { s.metrics.waits.Inc() }
 
 func (m *metrics) unregister() {
 	for _, c := range m.collectors {

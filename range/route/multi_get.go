@@ -143,6 +143,6 @@ func (t *multiCall) takePart(i int, response *kvpb.Response) (over int, _ error)
 	at := x.call.Request.GetBatchGet().At
 	t.sender.Clock.Hear(at)
 	t.sender.Clock.Read(at)
-	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.node.ID,
-		Term: x.leader.term, Shared: true, Rows: x.rows}, nil)
+	return 1, t.done(i, Answer{Response: response, Partition: x.partition, Node: x.leader.Node.ID,
+		Term: x.leader.Term, Shared: true, Rows: x.rows}, nil)
 }

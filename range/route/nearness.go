@@ -33,11 +33,12 @@ func (s *Sender) nearest(
 ) (chosen *nodes.Node, leftAlone bool) {
 	var few [8]*nodes.Node
 	all, now := few[:0], time.Now()
-	for _, n := range p.voters {
+	for _, n := range p.Voters {
 		n.Want()
 		switch {
 		case n.Suspected() || slices.Contains(tried, n):
-		case p.hint.replicas.leaves(n, near, now):
+		case p.Hints.Replicas.Leaves(n, near.need(), near.Wait,
+			near.Freshness == FreshLinearizable, now):
 			leftAlone = true
 		default:
 			all = append(all, n)
@@ -84,17 +85,15 @@ const measurements = 3
 
 // MeasureNodes pings all nodes of the table, and lists them by id.
 func (s *Sender) MeasureNodes(ctx context.Context) []NodeLatency {
-	s.mu.Lock()
 	var ask []*nodes.Node
 	var all []NodeLatency
-	for id, info := range s.mu.contents.nodes {
-		n := s.nodeLocked(id)
+	for id, info := range s.known.Table().Nodes() {
+		n := s.nodes.Get(id, info)
 		ask = append(ask, n)
 		far := n.Distance()
 		all = append(all, NodeLatency{Node: id, Info: info, SameZone: far == nodes.SameZone,
 			SameRegion: far <= nodes.SameRegion})
 	}
-	s.mu.Unlock()
 	slots := make(chan struct{}, nodes.MaxPings)
 	var running sync.WaitGroup
 	for i, n := range ask {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 )
 
 // Reads are spread evenly over nodes that have different partitions, in whatever order these were
@@ -37,8 +38,8 @@ func TestSharesOfManyNodes(t *testing.T) {
 func equallyFar(t *testing.T, count int) (three []*nodes.Node, all []*Partition) {
 	three = someNodes(t, 3)
 	for i := range count {
-		all = append(all, &Partition{ID: keys.PartitionID(100 + i), hint: newLeaderHint(),
-			voters: []*nodes.Node{three[i%3], three[(i+1)%3], three[(i+2)%3]}})
+		all = append(all, &Partition{ID: keys.PartitionID(100 + i), Hints: table.NewHints(),
+			Voters: []*nodes.Node{three[i%3], three[(i+1)%3], three[(i+2)%3]}})
 	}
 	return three, all
 }
@@ -92,22 +93,5 @@ func TestBusyNodeIsPassedOver(t *testing.T) {
 	}
 	if n, _ := s.nearest(all[0], &Near{}, nil); n == first {
 		t.Error("the busy one was asked")
-	}
-}
-
-// Of very many replicas, what is known of the oldest is forgotten.
-func TestReplicasAreBounded(t *testing.T) {
-	var r replicas
-	now := time.Now()
-	all := someNodes(t, 20)
-	for i, n := range all {
-		r.refuses(n, now.Add(time.Duration(i)))
-	}
-	if len(r.all) != maxReplicas {
-		t.Fatal(len(r.all))
-	}
-	if r.leaves(all[0], &Near{}, now) || !r.leaves(all[19], &Near{}, now) ||
-		r.leaves(all[19], &Near{}, now.Add(2*leftAloneFor)) {
-		t.Error("the wrong ones are left alone")
 	}
 }

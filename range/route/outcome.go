@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -20,16 +21,16 @@ import (
 )
 
 // unanswered decides what follows an attempt that got no answer.
-func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
+func (a *attempt) unanswered(ctx context.Context, p *Partition, l *table.Hint,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	err error) (Answer, error, *backoff.Backoff) {
 	s := a.sender
 	// Nothing executes a write of term 0.
-	executable := a.call.Write && l.term != 0
+	executable := a.call.Write && l.Term != 0
 	var broken *client.ErrStreamBroken
 	if errors.Is(err, client.ErrMessageTooLarge) {
 		a.note(kvpb.ErrorCode_INVALID_ARGUMENT,
-			"the request is too large: "+err.Error(), p.ID, l.node.ID)
+			"the request is too large: "+err.Error(), p.ID, l.Node.ID)
 		return Answer{}, a.ended(nil), nil
 	}
 	if !errors.As(err, &broken) {
@@ -45,7 +46,7 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 		if cause := ctx.Err(); cause != nil {
 			err = cause
 			if !a.explained() {
-				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.node.ID), p.ID, l.node.ID)
+				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.Node.ID), p.ID, l.Node.ID)
 			}
 		}
 		return Answer{}, a.ended(err), nil
@@ -54,50 +55,50 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *leader,
 	if s.life.Ended() {
 		return Answer{}, a.ended(ErrClosed), nil
 	}
-	address, _ := l.node.AddressAndReason()
+	address, _ := l.Node.AddressAndReason()
 	a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
-		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.node.ID, address,
-			wire.Reason(broken.Cause)), p.ID, l.node.ID)
+		fmt.Sprintf("the connection to node %s (%s) failed: %s", l.Node.ID, address,
+			wire.Reason(broken.Cause)), p.ID, l.Node.ID)
 	if status.Code(broken.Cause) == codes.FailedPrecondition {
 		return Answer{}, a.ended(ErrWrongCluster), nil
 	}
-	l.node.Suspect(l.incarnation, broken.Cause)
-	p.hint.drop(l, time.Now())
+	l.Node.Suspect(l.Incarnation, broken.Cause)
+	p.Hints.Drop(l, time.Now())
 	return Answer{}, nil, &connectionBackoff
 }
 
 // refused decides what follows an answer that is an error.
-func (a *attempt) refused(p *Partition, l *leader, looking bool,
+func (a *attempt) refused(p *Partition, l *table.Hint, looking bool,
 	//lint:ignore ST1008 an answer and its error stand together; then comes the next attempt
 	e *kvpb.Error) (Answer, error, *backoff.Backoff) {
 	s := a.sender
-	a.noteAnswer(e, p.ID, l.node.ID)
+	a.noteAnswer(e, p.ID, l.Node.ID)
 	switch e.Code {
 	case kvpb.ErrorCode_NOT_LEADER:
-		s.learnLeader(p.hint, l.node, e)
-		p.hint.drop(l, time.Now())
+		s.learnLeader(p.Hints, l.Node, e)
+		p.Hints.Drop(l, time.Now())
 		if looking {
 			return Answer{}, nil, &atOnce // the walk sets the pace
 		}
 		return Answer{}, nil, &routingBackoff
 	case kvpb.ErrorCode_STALE_EPOCH, kvpb.ErrorCode_KEY_OUT_OF_SPAN,
 		kvpb.ErrorCode_PARTITION_NOT_FOUND:
-		s.learnLeader(p.hint, l.node, e)
+		s.learnLeader(p.Hints, l.Node, e)
 		if e.Code == kvpb.ErrorCode_PARTITION_NOT_FOUND {
-			p.hint.drop(l, time.Now())
+			p.Hints.Drop(l, time.Now())
 		}
-		if !s.learnPartitions(e.Partitions) && a.countOf(routingBackoff) > 2 {
-			s.ReloadTable()
+		if !s.known.LearnPartitions(e.Partitions) && a.countOf(routingBackoff) > 2 {
+			s.following.Reload()
 		}
 		return Answer{}, nil, &routingBackoff
 	case kvpb.ErrorCode_OVERLOADED:
 		if e.Cause == kvpb.ErrorCause_CAUSE_TOO_LARGE {
 			return Answer{}, a.ended(nil), nil // here; another node may have executed it before
 		}
-		return Answer{}, nil, &overloadedBackoff
+		return Answer{}, nil, overloadedFor(e)
 	case kvpb.ErrorCode_NO_QUORUM:
-		s.learnLeader(p.hint, l.node, e)
-		p.hint.drop(l, time.Now())
+		s.learnLeader(p.Hints, l.Node, e)
+		p.Hints.Drop(l, time.Now())
 		return Answer{}, nil, &quorumBackoff
 	case kvpb.ErrorCode_UNAUTHENTICATED:
 		failure, again := a.unauthenticated()
@@ -107,22 +108,22 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 		return Answer{}, failure, nil
 	case kvpb.ErrorCode_NODE_UNHEALTHY, kvpb.ErrorCode_CLOCK_SKEW,
 		kvpb.ErrorCode_ACCESS_UNKNOWN:
-		s.learnLeader(p.hint, l.node, e)
-		p.hint.drop(l, time.Now())
+		s.learnLeader(p.Hints, l.Node, e)
+		p.Hints.Drop(l, time.Now())
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_REPLICA_DAMAGED:
 		if a.damaged == nil {
 			a.damaged = make(map[*nodes.Node]string)
 		}
-		a.damaged[l.node] = e.Message
-		p.hint.drop(l, time.Now())
-		if !p.survives(len(a.lost().damaged)) {
+		a.damaged[l.Node] = e.Message
+		p.Hints.Drop(l, time.Now())
+		if !p.Survives(len(a.lost().damaged)) {
 			return Answer{}, a.ended(nil), nil // it takes a person to mend that
 		}
 		return Answer{}, nil, &unhealthyBackoff
 	case kvpb.ErrorCode_OUTCOME_UNKNOWN:
 		a.maybe = a.maybe || a.call.Write
-		s.learnLeader(p.hint, l.node, e)
+		s.learnLeader(p.Hints, l.Node, e)
 		return Answer{}, nil, &unknownBackoff
 	case kvpb.ErrorCode_DEADLINE_EXCEEDED, kvpb.ErrorCode_LOCKED:
 		// it did not run, and has waited for long, or our own context is about to end
@@ -149,7 +150,7 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 	case kvpb.ErrorCode_INVALID_ARGUMENT:
 		// It is as invalid in every attempt: none was executed.
 		final.OutcomeUnknown = false
-	case kvpb.ErrorCode_DISK_FULL:
+	case kvpb.ErrorCode_DISK_FULL, kvpb.ErrorCode_QUOTA_EXCEEDED:
 		if e.NotExecuted {
 			final.OutcomeUnknown = false
 		}
@@ -162,15 +163,29 @@ func (a *attempt) refused(p *Partition, l *leader, looking bool,
 	return Answer{}, final, nil
 }
 
+// overloadedFor is how long to wait after a node has refused a request: for as long as the node
+// asks for, if it says so. At a quota the node gives each caller another time, at which there is
+// room: a caller waits no less and no longer.
+func overloadedFor(e *kvpb.Error) *backoff.Backoff {
+	after := nodes.RetryAfter(e)
+	if after > 0 && e.Cause == kvpb.ErrorCause_CAUSE_QUOTA {
+		return &backoff.Backoff{Name: overloadedBackoff.Name, Base: after, Cap: after}
+	}
+	if after <= overloadedBackoff.Base {
+		return &overloadedBackoff
+	}
+	b := overloadedBackoff
+	b.Base, b.Cap = after, max(after, b.Cap)
+	return &b
+}
+
 // learnLeader takes in the leader that an answer of node from names, if it does.
-func (s *Sender) learnLeader(c *leaderHint, from *nodes.Node, e *kvpb.Error) {
+func (s *Sender) learnLeader(c *table.Hints, from *nodes.Node, e *kvpb.Error) {
 	if e.Leader == nil || e.Leader.Node == 0 || e.Leader.Term == 0 {
 		return
 	}
-	s.mu.Lock()
-	n := s.nodeLocked(keys.NodeID(e.Leader.Node))
-	s.mu.Unlock()
-	c.learn(n, e.Leader.Term, from, time.Now())
+	n := s.known.Node(keys.NodeID(e.Leader.Node))
+	c.Learn(n, e.Leader.Term, from, time.Now())
 }
 
 // wait is the pause before the next attempt. Its error is how the call ends.
@@ -182,6 +197,9 @@ func (a *attempt) wait(ctx context.Context, b backoff.Backoff) error {
 		return nil
 	}
 	s := a.sender
+	if k := s.metrics.kinds[a.call.Request.CommandName()]; k != nil {
+		k.retries.Inc()
+	}
 	if b.Name == identityBackoff.Name {
 		s.metrics.retries[b.Name].Inc()
 		return a.reidentify(ctx)
@@ -259,7 +277,7 @@ func (a *attempt) lost() (out losses) {
 	if a.at == nil {
 		return out
 	}
-	for _, n := range a.at.voters {
+	for _, n := range a.at.Voters {
 		if said, ok := a.damaged[n]; ok {
 			out.damaged = append(out.damaged, said)
 		} else if n.Suspected() {
@@ -274,9 +292,6 @@ func (a *attempt) lost() (out losses) {
 	}
 	return out
 }
-
-// survives reports whether a quorum of the partition's voters is left without so many of them.
-func (p *Partition) survives(lost int) bool { return len(p.voters)-lost >= len(p.voters)/2+1 }
 
 // howMany says that some replicas do not serve.
 func howMany(gone, all int) string {
@@ -327,17 +342,17 @@ func (a *attempt) ended(cause error) *Error {
 	switch {
 	case all == 0:
 		return e
-	case a.at.survives(all):
+	case a.at.Survives(all):
 		if len(lost.silent) > 0 && !saidByLeader(e.Code) {
 			e.Message += "; cannot reach " + strings.Join(lost.silent, ", ")
 		}
-	case a.at.survives(gone):
+	case a.at.Survives(gone):
 		// Enough of them answer. That they do not serve is the fault of a clock, whatever was said
 		// last.
 		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_CLOCK_SKEW,
 			kvpb.ErrorCause_CAUSE_CLOCKS, a.at.ID, 0
 		e.Message = fmt.Sprintf("partition %s is not served because of clocks: %s", a.at.ID,
-			howMany(all, len(a.at.voters)))
+			howMany(all, len(a.at.Voters)))
 		if len(lost.silent) > 0 {
 			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}
@@ -346,7 +361,7 @@ func (a *attempt) ended(cause error) *Error {
 		e.Code, e.Why, e.Partition, e.Node = kvpb.ErrorCode_NO_QUORUM,
 			kvpb.ErrorCause_CAUSE_UNSPECIFIED, a.at.ID, 0
 		e.Message = fmt.Sprintf("partition %s has no quorum: %s", a.at.ID,
-			howMany(all, len(a.at.voters)))
+			howMany(all, len(a.at.Voters)))
 		if len(lost.silent) > 0 {
 			e.Message += "; no answer from " + strings.Join(lost.silent, ", ")
 		}

@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
 // A write whose time ends while it waits to be sent did not happen, unless an attempt before it may
@@ -31,8 +35,8 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 		{"read", context.Canceled, false, false, false, 3},
 	} {
 		a := attempt{sender: new(Sender), call: &Call{Write: c.write}, maybe: c.before, sent: 3}
-		_, err, again := a.unanswered(over, &Partition{ID: 7}, &leader{node: &nodes.Node{ID: 1}, term: 5},
-			c.err)
+		_, err, again := a.unanswered(over, &Partition{ID: 7},
+			&table.Hint{Node: &nodes.Node{ID: 1}, Term: 5}, c.err)
 		var e *Error
 		if again != nil || !errors.As(err, &e) || !errors.Is(err, context.Canceled) {
 			t.Fatalf("%s: %v, %v", c.name, err, again)
@@ -48,7 +52,8 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 func TestOutcomeOfWhatIsTooLarge(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		a := attempt{sender: new(Sender), call: &Call{Write: true}, maybe: before}
-		_, err, again := a.refused(&Partition{ID: 7}, &leader{node: &nodes.Node{ID: 1}, term: 5}, false,
+		_, err, again := a.refused(&Partition{ID: 7},
+			&table.Hint{Node: &nodes.Node{ID: 1}, Term: 5}, false,
 			&kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Cause: kvpb.ErrorCause_CAUSE_TOO_LARGE,
 				Message: "too large"})
 		var e *Error
@@ -68,13 +73,52 @@ func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {
 		kvpb.ErrorCode_LOCKED:    false, kvpb.ErrorCode_OVERLOADED: false,
 		kvpb.ErrorCode_TRANSACTION_CONFLICT: false,
 	} {
-		p := &Partition{ID: 7, voters: someNodes(t, 3)}
-		suspect(p.voters[2])
+		p := &Partition{ID: 7, Voters: someNodes(t, 3)}
+		suspect(p.Voters[2])
 		a := attempt{sender: new(Sender), call: &Call{}, at: p}
 		a.note(code, "the reason", p.ID, 1)
 		e := a.ended(context.DeadlineExceeded)
 		if strings.Contains(e.Message, "cannot reach node n3 (10.0.0.3:7400)") != named {
 			t.Errorf("%s: %s", code, e.Message)
+		}
+	}
+}
+
+// A request that is refused for a quota is sent again after the time that the node says, each time.
+// At the quota of bytes it is not sent again, and its outcome is known unless an attempt before it may
+// have been executed.
+func TestOutcomeAtQuotas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := bareSender()
+		s.cfg.Random = func() uint64 { return 1 << 62 }
+		s.metrics = &metrics{retries: map[string]*metric.Counter{
+			overloadedBackoff.Name: metric.NewCounter("retries", "", nil)}}
+		a := attempt{sender: s, call: &Call{Request: &kvpb.Request{}}}
+		for range 5 {
+			_, err, again := a.refused(&Partition{ID: 7}, &table.Hint{Node: &nodes.Node{ID: 1}, Term: 5},
+				false, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED, Message: "quota",
+					Cause: kvpb.ErrorCause_CAUSE_QUOTA, RetryAfterMicros: 70_000})
+			if err != nil || again == nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := a.wait(t.Context(), *again); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(began); waited != 70*time.Millisecond {
+				t.Errorf("waited %s", waited)
+			}
+		}
+	})
+	for _, before := range []bool{false, true} {
+		for _, proved := range []bool{false, true} {
+			a := attempt{sender: new(Sender), call: &Call{Write: true}, maybe: before}
+			_, err, again := a.refused(&Partition{ID: 7}, &table.Hint{Node: &nodes.Node{ID: 1}, Term: 5},
+				false, &kvpb.Error{Code: kvpb.ErrorCode_QUOTA_EXCEEDED, NotExecuted: proved})
+			var e *Error
+			if again != nil || !errors.As(err, &e) || e.OutcomeUnknown != (before && !proved) {
+				t.Errorf("before %t, proved %t: %v, %v", before, proved, err, again)
+			}
 		}
 	}
 }

@@ -7,16 +7,18 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/range/route/clock"
+	"github.com/tidemarkdb/tidemark/range/route/follow"
 	"github.com/tidemarkdb/tidemark/range/route/identity"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
+	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
@@ -56,6 +58,8 @@ type Config struct {
 	Secret transport.Secret
 	// Registry receives the metrics; nil keeps none.
 	Registry metric.Registry
+	// Tracer makes the spans of calls and requests; nil makes none.
+	Tracer *calltrace.Tracer
 }
 
 // Sender routes requests. Its methods may be called from any goroutine.
@@ -67,22 +71,31 @@ type Sender struct {
 	// Clock is what is known of the cluster's time.
 	Clock clock.Clock
 
-	table    atomic.Pointer[Table]
+	known    *table.Known
 	nodes    *nodes.Nodes
 	sequence atomic.Uint64
 	// beginning is where the replicas that share the reads of partitions go around from.
 	beginning uint64
 
-	following tableFollower
+	following *follow.Follower
+	servers   clusterServers     // following, but in tests
 	identity  *identity.Identity // of the client's user
 	life      *lifetime.Lifetime
-
-	mu struct {
-		sync.Mutex
-		cluster  uint64
-		contents *contents
-	}
 }
+
+// What a sender knows of the cluster, as its callers see it.
+type (
+	// Table is one immutable picture of the cluster: keyspaces, their partitions, nodes.
+	Table = table.Table
+	// Keyspace is a keyspace with its partitions in key order. Immutable.
+	Keyspace = table.Keyspace
+	// Partition is a descriptor with what the sender made of it.
+	Partition = table.Partition
+	// Leader is a leader hint.
+	Leader = table.Leader
+	// UnreachableError lists the servers that were tried, and why each failed.
+	UnreachableError = follow.UnreachableError
+)
 
 // New makes a Sender and starts to look for the partition table. Close it after use.
 func New(cfg Config) (*Sender, error) {
@@ -104,9 +117,6 @@ func New(cfg Config) (*Sender, error) {
 		return nil, err
 	}
 	s.beginning = cfg.Random() % 1024
-	s.following.init(s)
-	s.mu.contents = newContents()
-	s.table.Store(newTable())
 	source := cfg.Token
 	if cfg.User != nil {
 		source = func(ctx context.Context) (string, error) {
@@ -120,8 +130,13 @@ func New(cfg Config) (*Sender, error) {
 			Secret: cfg.Secret, Logger: cfg.Logger},
 		Random: cfg.Random, Logger: cfg.Logger, Region: cfg.Region, Zone: cfg.Zone,
 		Server: cfg.Server, Clock: &s.Clock, Identity: s.identity, Life: s.life,
-		Suspected: s.metrics.suspected})
-	s.life.Go(s.following.run)
+		Suspected: s.metrics.suspected, Held: s.metrics.held, Tracer: cfg.Tracer})
+	s.known = table.NewKnown(s.nodes, s.log)
+	s.following = follow.New(follow.Config{Endpoints: cfg.Endpoints, Known: s.known,
+		Dialer: s.nodes.Dialer(), Identity: s.identity, Clock: &s.Clock, Random: cfg.Random,
+		Logger: s.log, Life: s.life, Streams: s.metrics.tables})
+	s.servers = s.following
+	s.life.Go(s.following.Run)
 	if s.identity.Named() {
 		s.life.Go(s.identity.Run)
 	}
@@ -145,41 +160,49 @@ func (s *Sender) Close() {
 // random is uniform in [0, 1).
 func (s *Sender) random() float64 { return float64(s.cfg.Random()>>11) / (1 << 53) }
 
-// nodeLocked finds or makes a node.
-func (s *Sender) nodeLocked(id keys.NodeID) *nodes.Node {
-	return s.nodes.Get(id, s.mu.contents.nodes[id])
-}
-
 // owner is a Sender as its nodes see it.
 type owner Sender
 
 // Cluster implements nodes.Owner.
-func (o *owner) Cluster() uint64 { return o.table.Load().Cluster }
+func (o *owner) Cluster() uint64 { return o.known.Table().Cluster }
 
 // Knows implements nodes.Owner.
-func (o *owner) Knows(id keys.NodeID) bool { return o.table.Load().nodes[id] != nil }
+func (o *owner) Knows(id keys.NodeID) bool { return o.known.Table().Nodes()[id] != nil }
 
 // NextSequence implements nodes.Owner.
 func (o *owner) NextSequence() uint64 { return o.sequence.Add(1) }
 
 // Unreachable implements nodes.Owner: the stream of the table is not read from there any more.
-func (o *owner) Unreachable(address string) { o.following.leave(address) }
+func (o *owner) Unreachable(address string) { o.following.Leave(address) }
 
 // Done is closed when the Sender is.
 func (s *Sender) Done() <-chan struct{} { return s.life.Done() }
 
 // Table returns the current table; it is empty until the first one has come (see AwaitTable).
-func (s *Sender) Table() *Table { return s.table.Load() }
+func (s *Sender) Table() *Table { return s.known.Table() }
 
-// probe is a request that asks a replica which one leads. A write of term 0 is refused by every
-// replica, by the leader with its term. Should that ever fail to hold, it is a write of no effect.
-func probe(p *Partition) *kvpb.Request {
-	key := p.Span.Start
-	if len(key) == 0 {
-		key = []byte{0}
+// AwaitTable waits for the first table. While no server can be reached at all it gives up after
+// each has been tried, with an *UnreachableError that lists them. When ctx ends, the error is an
+// *Error with what the servers said, and code NO_QUORUM if they wait for a core that has none.
+func (s *Sender) AwaitTable(ctx context.Context) (*Table, error) {
+	t, err := s.following.Await(ctx)
+	var none *follow.NoTableError
+	if errors.As(err, &none) {
+		return nil, &Error{Cause: none.Cause, Code: none.Code, Message: none.Message}
 	}
-	return neverMet(key)
+	return t, err
 }
+
+// ReloadTable asks for a fresh table, unless one is on its way, or has come a moment ago. It does
+// not wait.
+func (s *Sender) ReloadTable() { s.following.Reload() }
+
+// Subscribe has the table follow the partitions of a keyspace, if it does not yet. It does not
+// wait: the keyspace is Complete in a later table.
+func (s *Sender) Subscribe(k *Keyspace) { s.following.Subscribe(k) }
+
+// Waited counts a read that waits until all clocks have passed its moment.
+func (s *Sender) Waited() { s.metrics.waits.Inc() }
 
 // Greet asks some nodes for their clocks, so that the session begins at the cluster's time. It
 // makes do without an answer.
@@ -199,14 +222,12 @@ func (s *Sender) AskClocks(ctx context.Context, limit time.Duration) (now hlc.Ti
 func (s *Sender) AskClock(ctx context.Context, limit time.Duration) (now hlc.Timestamp, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	s.mu.Lock()
 	var ask []*nodes.Node
-	for id := range s.mu.contents.nodes {
-		if n := s.nodeLocked(id); len(ask) < candidates && !n.Suspected() {
+	for id, info := range s.known.Table().Nodes() {
+		if n := s.nodes.Get(id, info); len(ask) < follow.Candidates && !n.Suspected() {
 			ask = append(ask, n)
 		}
 	}
-	s.mu.Unlock()
 	answers := make(chan *kvpb.Timestamp, len(ask))
 	for _, n := range ask {
 		go func() { // ends with ctx at the latest, and is waited for below

@@ -1,11 +1,11 @@
-// Package timer calls functions when their time has come, as exactly as can be had.
+// Package timer calls functions at given times, as exactly as possible.
 //
-// The runtime's own timers are not exact in a process that has little to do: it waits for the
-// network with a timeout in whole milliseconds, and at least one, so what is due before that is
-// over is late. A commit that waits for clocks that are a few hundred microseconds apart would
-// mostly wait for that. On Linux a timer of the kernel (timerfd_create(2)) fires here besides, as
-// news from the network does. The runtime's timers fire in any case: where no other can be had, and
-// in a process that never runs out of work, which looks at them often and at the network seldom.
+// The runtime's own timers are inexact in a process that has little to do: it waits for the network
+// with a timeout in whole milliseconds, at least one, so a timer that is due earlier fires late. A
+// commit that waits for clocks that are a few hundred microseconds apart would mostly wait for
+// that. On Linux this package also uses a kernel timer (timerfd_create(2)), which wakes the runtime
+// like network traffic. The runtime's timers fire in any case: where no kernel timer can be had,
+// and in a busy process, which checks its timers often and the network seldom.
 //
-// One kernel timer and one goroutine serve all that waits in one Timers.
+// One kernel timer and one goroutine serve all timers of one Timers.
 package timer

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Timer is a function that is to be called later, as time.AfterFunc makes it: its Stop and Reset
-// mean the same.
+// Timer is a function that is to be called later, like that of time.AfterFunc: Stop and Reset mean
+// the same.
 type Timer interface {
-	// Stop reports whether the function was still to be called; now it is not.
+	// Stop prevents the call, and reports whether the function was still to be called.
 	Stop() bool
-	// Reset has it called when d has passed from now on, once more if it was. It reports what Stop
-	// would have.
+	// Reset has the function called when d has passed from now, again if it was called before. It
+	// returns what Stop would have returned.
 	Reset(d time.Duration) bool
 }
 
 // Plain is time.AfterFunc.
 func Plain(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 
-// Timers are timers that share a waker. Make them with New, and end them with Close. Safe for
+// Timers is a set of timers that share a waker. Make it with New, and end it with Close. Safe for
 // concurrent use.
 type Timers struct {
 	waker waker
-	// beside fires at the same times: a process that never runs out of work looks at its timers
-	// often, and at the network seldom.
+	// beside fires at the same times, because a busy process checks its timers often, and the
+	// network seldom.
 	beside *time.Timer
 	// done is closed when the goroutine that listens to the waker has ended.
 	done chan struct{}
@@ -32,13 +32,13 @@ type Timers struct {
 	mu struct {
 		sync.Mutex
 		waiting queue
-		// fires is when the waker fires next; the zero time if it does not.
+		// fires is when the waker fires next; zero if it does not.
 		fires  time.Time
 		closed bool
 	}
 }
 
-// New starts them.
+// New starts a Timers.
 func New() *Timers { return start(newWaker()) }
 
 func start(b waker) *Timers {
@@ -49,8 +49,8 @@ func start(b waker) *Timers {
 	return a
 }
 
-// AfterFunc has f called, in a goroutine of its own, when d has passed. How many wait is for the
-// callers to bound. After Close it is time.AfterFunc.
+// AfterFunc has f called, in a goroutine of its own, when d has passed. The callers bound the
+// number of timers. After Close it is time.AfterFunc.
 func (a *Timers) AfterFunc(d time.Duration, f func()) Timer {
 	t := &timer{timers: a, f: f, place: nowhere}
 	a.mu.Lock()
@@ -59,7 +59,7 @@ func (a *Timers) AfterFunc(d time.Duration, f func()) Timer {
 	return t
 }
 
-// Close leaves what waits to the runtime's timers. Nothing is lost, and nothing is called early.
+// Close moves waiting timers to the runtime. None is lost, and none fires early.
 func (a *Timers) Close() {
 	a.waker.close()
 	<-a.done
@@ -82,14 +82,14 @@ func (a *Timers) listen() {
 	a.mu.waiting = nil
 }
 
-// fire calls what is due.
+// fire calls the functions that are due.
 func (a *Timers) fire() {
 	for _, f := range a.due() {
 		go f()
 	}
 }
 
-// due takes out what is due, and sets the waker for what comes next.
+// due takes out the timers that are due, and sets the waker for the next one.
 func (a *Timers) due() (functions []func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -126,14 +126,14 @@ func (a *Timers) setLocked() {
 	}
 }
 
-// timer is one that waits, has been called, or was stopped.
+// timer is a timer that waits, has fired, or was stopped.
 type timer struct {
 	timers *Timers
 	f      func()
 	// Guarded by the lock of the Timers.
 	at    time.Time
 	place int // in the queue
-	// plain is the timer that has it since the Timers were closed.
+	// plain is the runtime's timer that replaces this one after Close.
 	plain *time.Timer
 }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// waker fires once at a time. One goroutine waits.
+// waker fires once at a time. One goroutine waits for it.
 type waker interface {
-	// set has it fire when d, more than 0, has passed, and not when it was set to before.
+	// set makes it fire when d, more than 0, has passed, in place of an earlier setting.
 	set(d time.Duration)
-	// wait returns nil when it has rung, perhaps more than once; and an error when it is closed.
+	// wait returns nil when it has fired, perhaps more than once; and an error when it is closed.
 	wait() error
 	close()
 }

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelWaker is a timer of the kernel. The runtime waits for it as for a connection.
+// kernelWaker is a kernel timer. The runtime waits for it as for a connection.
 type kernelWaker struct {
 	file *os.File
 	raw  syscall.RawConn // of file
 }
 
 func newWaker() waker {
-	// Too many open files, or a kernel that does not allow it: then the runtime's timers have to
-	// do.
+	// It fails with too many open files, or if the kernel does not allow it: then the runtime's
+	// timers must do.
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return newPlainWaker()
@@ -30,8 +30,7 @@ func newWaker() waker {
 	return &kernelWaker{file, raw}
 }
 
-// set implements waker. A timer that cannot be set is closed, so that what waits does not wait for
-// it.
+// set implements waker. A timer that cannot be set is closed, so that nobody waits for it in vain.
 func (b *kernelWaker) set(d time.Duration) {
 	var set error
 	err := b.raw.Control(func(fd uintptr) {

@@ -1,7 +1,7 @@
 package tree
 
-// Change is what became of one key from one version to another. Had and Has say whether the key is
-// in the one and in the other.
+// Change is the change of one key from one version to another. Had and Has report whether the key
+// is in the former and in the latter.
 type Change[K any, V comparable] struct {
 	Key      K
 	Old, New V
@@ -9,8 +9,8 @@ type Change[K any, V comparable] struct {
 }
 
 // Diff calls visit for each key whose value differs between two versions of a tree, in ascending
-// order, until visit returns false. Nodes that both versions share are skipped, so the cost is in
-// proportion to what was changed between them, if the one was made from the other by edits.
+// order, until visit returns false. Nodes that both versions share are skipped, so if one version
+// was made from the other by edits, the cost is proportional to what they changed.
 func Diff[K any, V comparable](from, to Tree[K, V], visit func(Change[K, V]) bool) {
 	if from.root == to.root {
 		return
@@ -65,7 +65,7 @@ func Diff[K any, V comparable](from, to Tree[K, V], visit func(Change[K, V]) boo
 	}
 }
 
-// cursor walks over a tree, at each step with the choice of going into a subtree or past it.
+// cursor walks over a tree, and can at each step enter a subtree or skip it.
 type cursor[K any, V comparable] struct{ path []step[K, V] }
 
 type step[K any, V comparable] struct {
@@ -85,7 +85,8 @@ func (c *cursor[K, V]) over() bool { return len(c.path) == 0 }
 
 func (c *cursor[K, V]) top() *step[K, V] { return &c.path[len(c.path)-1] }
 
-// subtree is what the cursor stands before; nil if that is an entry, or nothing.
+// subtree returns the subtree before which the cursor stands; nil if it stands before an entry, or
+// at the end.
 func (c *cursor[K, V]) subtree() *node[K, V] {
 	if c.over() || c.top().node.height == 0 {
 		return nil
@@ -99,7 +100,7 @@ func (c *cursor[K, V]) key() K { return c.top().node.keys[c.top().at] }
 
 func (c *cursor[K, V]) value() V { return c.top().node.values[c.top().at] }
 
-// next goes past the subtree, or the entry.
+// next skips the subtree, or the entry.
 func (c *cursor[K, V]) next() {
 	for !c.over() {
 		top := c.top()

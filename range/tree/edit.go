@@ -15,7 +15,7 @@ type Edit[K any, V comparable] struct {
 // Edit begins a new version. The tree itself does not change.
 func (t Tree[K, V]) Edit() *Edit[K, V] { return &Edit[K, V]{tree: t, owner: new(owner)} }
 
-// Tree is the version as it is now. Later changes of the Edit do not show in it.
+// Tree returns the present version. Later changes of the Edit do not affect it.
 func (e *Edit[K, V]) Tree() Tree[K, V] {
 	e.owner = new(owner)
 	if invariants.Enabled && (e.tree.length <= invariants.Small || edited.Due(32)) {
@@ -61,10 +61,10 @@ func (t *Tree[K, V]) checkInvariantsBelow(n *node[K, V], root bool) (entries int
 	return entries
 }
 
-// View is the version as it is now, to be looked at before the next change, and not to be kept.
+// View returns the present version, to be read before the next change, and not to be kept.
 func (e *Edit[K, V]) View() Tree[K, V] { return e.tree }
 
-// Set gives a key a value.
+// Set sets the value of a key.
 func (e *Edit[K, V]) Set(k K, v V) {
 	t := &e.tree
 	if t.root == nil {
@@ -80,7 +80,7 @@ func (e *Edit[K, V]) Set(k K, v V) {
 	t.root = root
 }
 
-// Delete takes a key out, and says whether it was there.
+// Delete removes a key, and reports whether it was there.
 func (e *Edit[K, V]) Delete(k K) bool {
 	t := &e.tree
 	if _, found := t.Get(k); !found {
@@ -106,7 +106,7 @@ func (e *Edit[K, V]) own(n *node[K, V]) *node[K, V] {
 		values: slices.Clone(n.values), children: slices.Clone(n.children)}
 }
 
-// set returns the node that takes n's place, and the node to the right of it if it was split.
+// set returns the node that replaces n, and the node to the right of it if it was split.
 func (e *Edit[K, V]) set(n *node[K, V], k K, v V) (left, right *node[K, V]) {
 	n = e.own(n)
 	if n.height == 0 {
@@ -131,9 +131,9 @@ func (e *Edit[K, V]) set(n *node[K, V], k K, v V) (left, right *node[K, V]) {
 	return n, right
 }
 
-// room makes room for another entry of a node, at index i. If the node is full, its upper part goes
-// into a new one, right. Into which of them the entry belongs, and where, is returned. Behind one
-// that comes last others are likely to follow: then most stays where it is.
+// room makes room for another entry of a node, at index i. If the node is full, its upper part
+// moves to a new one, right. It returns the node and the index for the entry. If the entry comes
+// last, others are likely to follow, and then most entries stay in the left node.
 func (e *Edit[K, V]) room(n *node[K, V], i int) (into *node[K, V], at int, right *node[K, V]) {
 	if len(n.keys) < maxEntries {
 		return n, i, nil
@@ -149,7 +149,8 @@ func (e *Edit[K, V]) room(n *node[K, V], i int) (into *node[K, V], at int, right
 	return right, i - middle, right
 }
 
-// insert puts one element into a slice of at most maxEntries, which grows by little at a time.
+// insert inserts one element into a slice of at most maxEntries, whose capacity grows in small
+// steps.
 func insert[T any](s []T, i int, x T) []T {
 	if len(s) == cap(s) {
 		s = append(make([]T, 0, min(maxEntries, len(s)+len(s)/4+4)), s...)
@@ -157,7 +158,7 @@ func insert[T any](s []T, i int, x T) []T {
 	return slices.Insert(s, i, x)
 }
 
-// cut moves the entries from an index on into a new node.
+// cut moves the entries from an index on to a new node.
 func (e *Edit[K, V]) cut(n *node[K, V], at int) *node[K, V] {
 	right := &node[K, V]{owner: e.owner, height: n.height, keys: slices.Clone(n.keys[at:])}
 	clear(n.keys[at:])
@@ -174,7 +175,7 @@ func (e *Edit[K, V]) cut(n *node[K, V], at int) *node[K, V] {
 	return right
 }
 
-// remove returns the node that takes n's place; k is below it.
+// remove returns the node that replaces n; k is below n.
 func (e *Edit[K, V]) remove(n *node[K, V], k K) *node[K, V] {
 	n = e.own(n)
 	if n.height == 0 {
@@ -193,7 +194,7 @@ func (e *Edit[K, V]) remove(n *node[K, V], k K) *node[K, V] {
 	return n
 }
 
-// join evens out children i and i+1 of an inner node, of which one has too few entries.
+// join balances children i and i+1 of an inner node, one of which has too few entries.
 func (e *Edit[K, V]) join(n *node[K, V], i int) {
 	left, right := n.children[i], n.children[i+1]
 	all := &node[K, V]{owner: e.owner, height: left.height,

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// maxEntries bounds the entries of a node, minEntries is what each but the root has at least.
+	// maxEntries bounds the entries of a node, minEntries is the least number in every node but the
+	// root.
 	maxEntries = 64
 	minEntries = maxEntries / 4
 )
@@ -16,8 +17,8 @@ const (
 // with New; the zero Tree can only be read from.
 type Tree[K any, V comparable] struct {
 	compare func(a, b K) int
-	// search finds the first of ascending keys that is at or above k. One call for each node, not
-	// for each comparison, is what makes look-ups fast.
+	// search finds the first of ascending keys that is at or above k. It is called once for each
+	// node, not for each comparison, which makes look-ups fast.
 	search func(keys []K, k K) (i int, equal bool)
 	root   *node[K, V]
 	length int
@@ -25,7 +26,7 @@ type Tree[K any, V comparable] struct {
 
 // node is a leaf, with a value for each key, or an inner node, with a child for each.
 type node[K any, V comparable] struct {
-	// owner is the Edit that may write to the node; none may any more when that has let go of it.
+	// owner is the Edit that may write to the node, until Tree is called.
 	owner    *owner
 	height   int // 0: a leaf
 	keys     []K
@@ -43,15 +44,15 @@ func New[K any, V comparable](compare func(a, b K) int) Tree[K, V] {
 		search: func(keys []K, k K) (int, bool) { return slices.BinarySearchFunc(keys, k, compare) }}
 }
 
-// NewOrdered makes an empty tree in the order that the keys have of themselves.
+// NewOrdered makes an empty tree in the natural order of its keys.
 func NewOrdered[K cmp.Ordered, V comparable]() Tree[K, V] {
 	return Tree[K, V]{compare: cmp.Compare[K], search: slices.BinarySearch[[]K]}
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (t Tree[K, V]) Len() int { return t.length }
 
-// child is the index of the child of an inner node in which k is, or belongs.
+// child returns the index of the child of an inner node that contains k, or to which k belongs.
 func (t *Tree[K, V]) child(n *node[K, V], k K) int {
 	i, equal := t.search(n.keys, k)
 	if !equal && i > 0 {
@@ -60,7 +61,7 @@ func (t *Tree[K, V]) child(n *node[K, V], k K) int {
 	return i
 }
 
-// Get finds the value of a key.
+// Get returns the value of a key.
 func (t Tree[K, V]) Get(k K) (v V, found bool) {
 	n := t.root
 	if n == nil {
@@ -76,10 +77,10 @@ func (t Tree[K, V]) Get(k K) (v V, found bool) {
 	return n.values[i], true
 }
 
-// Floor finds the entry with the greatest key at or below k.
+// Floor returns the value of the greatest key at or below k.
 func (t Tree[K, V]) Floor(k K) (v V, found bool) { return t.last(k, true) }
 
-// Below finds the entry with the greatest key below k.
+// Below returns the value of the greatest key below k.
 func (t Tree[K, V]) Below(k K) (v V, found bool) { return t.last(k, false) }
 
 func (t Tree[K, V]) last(k K, orEqual bool) (v V, found bool) {
@@ -89,7 +90,7 @@ func (t Tree[K, V]) last(k K, orEqual bool) (v V, found bool) {
 			i++
 		}
 		if i == 0 {
-			return v, false // the smallest keys of inner nodes are exact: there is nothing before
+			return v, false // the smallest keys of inner nodes are exact
 		}
 		if n.height == 0 {
 			return n.values[i-1], true
@@ -99,7 +100,7 @@ func (t Tree[K, V]) last(k K, orEqual bool) (v V, found bool) {
 	return v, false
 }
 
-// Last finds the entry with the greatest key.
+// Last returns the value of the greatest key.
 func (t Tree[K, V]) Last() (v V, found bool) {
 	n := t.root
 	if n == nil {
@@ -111,7 +112,7 @@ func (t Tree[K, V]) Last() (v V, found bool) {
 	return n.values[len(n.values)-1], true
 }
 
-// All iterates over everything in ascending order.
+// All iterates over all entries in ascending order.
 func (t Tree[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if t.root != nil {
@@ -168,7 +169,7 @@ func (t *Tree[K, V]) walkFrom(n *node[K, V], k K, yield func(K, V) bool) bool {
 	return true
 }
 
-// Values returns the values in the order of their keys, in a new slice. It costs in proportion to
+// Values returns the values in the order of their keys, in a new slice. Its cost is proportional to
 // the tree.
 func (t Tree[K, V]) Values() []V {
 	all := make([]V, 0, t.length)

@@ -1,36 +1,36 @@
 package access
 
-// Right is what a client may do with keys of a keyspace. Rights are added up by |.
+// Right is a set of rights to keys of a keyspace. Rights are combined with |.
 type Right uint8
 
-// The rights. None contains another: writing is not reading.
+// No right contains another: a client that may write may not read.
 const (
 	// Read is for gets, scans, counts, and the feed of changes.
 	Read Right = 1 << iota
 	// Write is for puts, deletions, increments, locks of transactions.
 	Write
-	// Admin is for altering and dropping the keyspace, loading into it, and creating its consumers.
-	// It is for a whole keyspace.
+	// Admin allows altering and dropping the keyspace, loading into it, and creating its consumers.
+	// It applies to a whole keyspace.
 	Admin
-	// Any is any of these, for any key of the keyspace. It stands alone, and its Permission is for
-	// the whole keyspace.
+	// Any stands for any of these rights, to any key of the keyspace. It is used alone, and its
+	// Permission covers the whole keyspace.
 	Any
 )
 
-// Credentials are what a connection has shown to identify its client. All of them may be empty.
+// Credentials is what a connection has sent to identify its client. Fields may be empty.
 type Credentials struct {
-	// Token is what a password was exchanged for.
+	// Token is the token that the client got for a password.
 	Token string
-	// CertificateName is the common name of a verified certificate of a client. The token counts if
-	// there are both.
+	// CertificateName is the common name of the client's verified certificate. If there is a token
+	// too, the token counts.
 	CertificateName string
-	// Address is where the connection comes from, for audit only.
+	// Address is the remote address, for audit only.
 	Address string
 }
 
-// Permission is a right that a request needs: for the keys in [Start, End) of a keyspace, as the
-// user wrote them. A nil End is for the key Start alone; an End that is empty and not nil is
-// without end, so an empty Start with it is the whole keyspace.
+// Permission is a right that a request needs, for the keys in [Start, End) of a keyspace, as the
+// client wrote them. A nil End means the key Start alone; an empty, non-nil End means no end, so
+// with an empty Start the whole keyspace.
 type Permission struct {
 	Keyspace   uint64
 	Start, End []byte
@@ -39,26 +39,27 @@ type Permission struct {
 
 // Guard knows users. Its methods are safe for concurrent use.
 type Guard interface {
-	// Enabled says that requests need permissions: that authentication is enabled, or may be for
-	// all that this server knows. It costs an atomic load. While it is false May is not asked.
+	// Enabled reports that requests need permissions: authentication is enabled, or may be, as far
+	// as this server knows. It costs an atomic load. While it is false May is not called.
 	Enabled() bool
-	// Client returns the client that has shown that. It is good for as long as its connection: what
-	// May says follows changes of users and roles, and the end of the token.
+	// Client returns the client with these credentials. It remains valid as long as its connection:
+	// May follows changes of users and roles, and the end of the token.
 	Client(shown Credentials) Client
 }
 
 // Client is the client of a connection. Its methods are safe for concurrent use and do not block.
 type Client interface {
-	// Standing says what holds whatever a request needs, and costs as little as if it needed nothing:
-	// free, that the client may do everything, for the moment; an error of this package, that it may
-	// do nothing. Otherwise May decides.
+	// Standing returns what holds for all requests, and costs as little as a check without
+	// permissions. free: the client may do everything, for the moment. An error of this package: it
+	// may do nothing. Otherwise May decides.
 	Standing() (free bool, err error)
-	// May returns nil if the client has all that is needed, which it has while authentication is not
-	// enabled, and else an error of this package. The permissions are only read, and not kept.
+	// May returns nil if the client has all needed permissions, which it has while authentication
+	// is not enabled, and otherwise an error of this package. It only reads needed, and does not
+	// keep it.
 	May(needed []Permission) error
-	// MayAny says whether the client has any right to any key of a keyspace, which it has while
+	// MayAny reports whether the client has any right to any key of a keyspace, which it has while
 	// authentication is not enabled. A refusal is neither counted nor logged.
 	MayAny(keyspace uint64) bool
-	// Name is the user's, for audit and errors; "" if none is known.
+	// Name returns the user's name, for audit and errors; "" if unknown.
 	Name() string
 }

@@ -1,4 +1,4 @@
-// Package access is the question that a server of keyspaces' data asks before it takes a client's
-// request: may this client do that to these keys? Where requests arrive (package rpc and what
-// stands behind it) asks; what knows users, roles and tokens answers. Neither needs the other.
+// Package access is the interface between those that serve clients' requests for data and those
+// that know users, roles and tokens. Package rpc asks whether a client has certain rights to
+// certain keys; an implementation of Guard answers. Neither depends on the other.
 package access

@@ -1,24 +1,24 @@
 package access
 
-// Reason is why a client may not.
+// Reason is the reason of a refusal.
 type Reason int
 
 // The reasons.
 const (
-	// Unauthenticated: no token or certificate was shown, or none that counts (any more). A client
-	// that shows a new token may ask again.
+	// Unauthenticated: the client sent no token or certificate, or none that is valid (any more).
+	// It may ask again with a new token.
 	Unauthenticated Reason = iota + 1
-	// Denied: the user has no permission for that.
+	// Denied: the user lacks the permission.
 	Denied
-	// Unknown: this server cannot say, because it has not heard from the core for too long. Another
-	// server, or this one later, may.
+	// Unknown: this server cannot decide, because it has not heard from the core for too long.
+	// Another server, or this one later, may be able to.
 	Unknown
 )
 
 // Error is the refusal of a request. Nothing of the request was done.
 type Error struct {
 	Reason Reason
-	// Text says which user needs which right to what.
+	// Text says which user needs which right to which keys.
 	Text string
 }
 

@@ -19,23 +19,24 @@ import (
 
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// Servers and clients call a server at one address, and are not trusted alike: a server brings Raft
-// messages, snapshots and heartbeats, which are believed. So what only servers ask is answered to
-// connections alone that are known to be servers'.
+// Servers and clients connect to one address, but are not trusted alike: Raft messages, snapshots
+// and heartbeats of servers are believed. So requests that are for servers only are answered only
+// on connections recognized as servers'.
 
-// PeerPolicy says by what a server knows other servers. The zero value knows none.
+// PeerPolicy decides which openers are servers. The zero value accepts none.
 type PeerPolicy struct {
-	// Certificate says why a connection with TLS is not one of a server; nil if it is. Without the
-	// function none is.
+	// Certificate returns an error if a TLS connection is not a server's. If the function is nil,
+	// no certificate is a server's.
 	Certificate func(*tls.ConnectionState) error
-	// Secret is the cluster's: an opener that proves, without TLS, to know it is a server.
+	// Secret is the cluster's secret: an opener without TLS that proves to know it is a server.
 	Secret transport.Secret
-	// Open takes every opener that says so for a server, while the policy is not closed.
+	// Open accepts every opener that says so as a server, until the policy is closed.
 	Open bool
 
 	unauthenticated unauthenticatedPeers
@@ -49,16 +50,17 @@ var serverServices = []string{
 	clusterpb.Authority_ServiceDesc.ServiceName,
 	peerpb.Peer_ServiceDesc.ServiceName,
 	backuppb.Worker_ServiceDesc.ServiceName,
+	diagnosispb.Diagnosis_ServiceDesc.ServiceName,
 }
 
-// ForServers says that a gRPC method is for servers.
+// ForServers reports that a gRPC method is for servers only.
 func ForServers(method string) bool {
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return slices.Contains(serverServices, service)
 }
 
-// check says why the other side is not taken for a server; nil if it is. state is nil without TLS,
-// proved says that the opener knows the secret.
+// check returns an error if the other side is not accepted as a server. state is nil without TLS;
+// proved reports that the opener knows the secret.
 func (p *PeerPolicy) check(state *tls.ConnectionState, proved bool) error {
 	if p.AcceptsAll() {
 		return nil
@@ -66,7 +68,7 @@ func (p *PeerPolicy) check(state *tls.ConnectionState, proved bool) error {
 	return p.checkProof(state, proved)
 }
 
-// checkProof is check, without regard to Open.
+// checkProof is check regardless of Open.
 func (p *PeerPolicy) checkProof(state *tls.ConnectionState, proved bool) error {
 	switch {
 	case proved && len(p.Secret) > 0:
@@ -87,10 +89,10 @@ func (p *PeerPolicy) checkProof(state *tls.ConnectionState, proved bool) error {
 		"known here by nothing: start this server with TLS or --secret-file")
 }
 
-// Provable says that servers can prove to this one that they are servers.
+// Provable reports that servers can prove to this one that they are servers.
 func (p *PeerPolicy) Provable() bool { return p.Certificate != nil || len(p.Secret) > 0 }
 
-// AcceptsAll says that every opener that says so is taken for a server.
+// AcceptsAll reports that every opener that says so is accepted as a server.
 func (p *PeerPolicy) AcceptsAll() bool {
 	return p == nil || p.Open &&
 		!p.unauthenticated.closed.Load()
@@ -124,17 +126,17 @@ func (p *PeerPolicy) ofCall(ctx context.Context, method string) error {
 	return nil
 }
 
-// serverInfo is what the handshake of a server's gRPC connection has shown. Connections outlive
-// certificates: a call may come on one whose certificate has expired since, or whose authority was
-// taken out, while the caller has had a new certificate for long. That connection is closed, so
-// that the caller makes another one, and is checked by what it shows then.
+// serverInfo is the result of the handshake of a server's gRPC connection. Connections outlive
+// certificates: a call may come on a connection whose certificate has expired since, or whose
+// authority was removed, although the caller has had a new certificate for long. That connection is
+// closed, so that the caller makes a new one, which is checked with the new certificate.
 type serverInfo struct {
 	credentials.AuthInfo
 	conn net.Conn
 }
 
-// Recognize says whether the handshake of a gRPC connection has shown that the other side is a
-// server, while the policy is closed. server stands in place of info then.
+// Recognize reports whether the handshake of a gRPC connection has proved that the other side is a
+// server. If so, server replaces info.
 func (p *PeerPolicy) Recognize(
 	info credentials.AuthInfo, conn net.Conn,
 ) (server credentials.AuthInfo, ok bool) {
@@ -144,7 +146,7 @@ func (p *PeerPolicy) Recognize(
 	return serverInfo{info, conn}, true
 }
 
-// ofInfo checks by what the handshake of a gRPC connection has shown.
+// ofInfo checks the result of the handshake of a gRPC connection.
 func (p *PeerPolicy) ofInfo(
 	info credentials.AuthInfo, check func(state *tls.ConnectionState, proved bool) error,
 ) error {
@@ -157,14 +159,14 @@ func (p *PeerPolicy) ofInfo(
 	return check(nil, false)
 }
 
-// staleTime is how long a connection stays open that is stale: the answer that says so is to reach
+// staleTime is how long a stale connection stays open, so that the answer that says so can reach
 // the other side.
 const staleTime = time.Second
 
-// Stale says that the connection of a gRPC call was one of a server when it was made, and would be
-// none if it were made now: the certificate has expired since, or its authority was taken out. Then
-// the connection is closed within about a second, so that the server makes another one, with the
-// certificate that it has now.
+// Stale reports that the connection of a gRPC call was a server's when it was made, but would not
+// be accepted now: the certificate has expired since, or its authority was removed. The connection
+// is then closed within about a second, so that the server makes a new one with its present
+// certificate.
 func (p *PeerPolicy) Stale(ctx context.Context) bool {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -178,8 +180,8 @@ func (p *PeerPolicy) Stale(ctx context.Context) bool {
 	return true
 }
 
-// Proved says why the caller of a gRPC method has not proved to be a server, whether or not others
-// are taken for servers as well; nil if it has.
+// Proved returns an error if the caller of a gRPC method has not proved to be a server, regardless
+// of Open.
 func (p *PeerPolicy) Proved(ctx context.Context) error {
 	var info credentials.AuthInfo
 	if from, ok := peer.FromContext(ctx); ok {
@@ -191,7 +193,7 @@ func (p *PeerPolicy) Proved(ctx context.Context) error {
 	return p.ofInfo(info, p.checkProof)
 }
 
-// ServerOptions has gRPC ask the policy before each call, and count what it refuses.
+// ServerOptions makes gRPC check the policy before each call, and count refusals.
 func (p *PeerPolicy) ServerOptions(refused *metric.Counter) []grpc.ServerOption {
 	if p == nil {
 		return nil
@@ -218,25 +220,26 @@ func (p *PeerPolicy) ServerOptions(refused *metric.Counter) []grpc.ServerOption 
 	}
 }
 
-// countRefused counts a call of an unauthenticated caller. A server that is to connect again is
-// none.
+// countRefused counts a refused call of an unauthenticated caller. A server with a stale connection
+// does not count.
 func countRefused(refused *metric.Counter, err error) {
 	if status.Code(err) == codes.PermissionDenied {
 		refused.Inc()
 	}
 }
 
-// PeerRule says which certificates are those of servers.
+// PeerRule says which certificates are servers'.
 type PeerRule struct {
-	// Authorities sign them. nil: those that sign clients' too.
+	// Authorities sign servers' certificates. nil: the authorities of clients sign them too.
 	Authorities *x509.CertPool
-	// Name, if not empty, is a DNS name that they have.
+	// Name, if not empty, is a DNS name that servers' certificates must have.
 	Name string
 }
 
-// Check says why a certificate is not that of a server; nil if it is. chain is the certificate, and
-// what it was shown with. Without authorities and a name of their own, servers' certificates are
-// those for server authentication (extended key usage, RFC 5280), which clients' are not.
+// Check returns an error if a certificate is not a server's. chain is the certificate, followed by
+// those that were sent with it. Without authorities and a name, servers' certificates are those
+// with the extended key usage of server authentication (RFC 5280), which clients' certificates do
+// not have.
 func (r *PeerRule) Check(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("no certificate was shown")

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// A principal is one of those among which a server shares what it has (package quota): the subject
-// of a certificate that was verified, or else a host. All processes with one certificate, or one
+// A principal is one of the parties among which a server shares its resources (package quota): the
+// subject of a verified certificate, or else a host. All processes with one certificate, or one
 // address, are one principal.
 
-// CertificateName is the common name of a certificate that was verified; "" if there is none.
+// CertificateName returns the common name of a verified certificate; "" if there is none.
 func CertificateName(state *tls.ConnectionState) string {
 	if state == nil || len(state.VerifiedChains) == 0 {
 		return ""
@@ -22,7 +22,7 @@ func CertificateName(state *tls.ConnectionState) string {
 	return state.VerifiedChains[0][0].Subject.CommonName
 }
 
-// PrincipalOfCall names the principal that makes a gRPC call; "" if nothing is known of it.
+// PrincipalOfCall returns the principal that makes a gRPC call; "" if it is unknown.
 func PrincipalOfCall(ctx context.Context) string {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -34,8 +34,8 @@ func PrincipalOfCall(ctx context.Context) string {
 	return Principal(TLSOfCall(ctx), from.Addr)
 }
 
-// TLSOfCall is the TLS connection that a gRPC call came on; nil if it came without TLS. It is not
-// to be changed.
+// TLSOfCall returns the state of the TLS connection of a gRPC call; nil without TLS. It must not be
+// changed.
 func TLSOfCall(ctx context.Context) *tls.ConnectionState {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -51,7 +51,7 @@ func TLSOfCall(ctx context.Context) *tls.ConnectionState {
 	return nil
 }
 
-// Principal names the principal that speaks on a connection; state is nil without TLS.
+// Principal returns the principal at the other side of a connection; state is nil without TLS.
 func Principal(state *tls.ConnectionState, address net.Addr) string {
 	if state != nil && len(state.VerifiedChains) > 0 {
 		return "certificate " + state.VerifiedChains[0][0].Subject.String()
@@ -59,8 +59,8 @@ func Principal(state *tls.ConnectionState, address net.Addr) string {
 	return PrincipalOfAddress(address)
 }
 
-// PrincipalOfAddress is the host of an address; of IPv6 its network of 64 bits, all of which one
-// host may have.
+// PrincipalOfAddress returns the host of an address; for IPv6 its /64 network, all of whose
+// addresses one host may have.
 func PrincipalOfAddress(address net.Addr) string {
 	if address == nil {
 		return ""
@@ -82,22 +82,23 @@ func PrincipalOfAddress(address net.Addr) string {
 	return ip.String()
 }
 
-// Forwarded is the client of a call that another server passes on, as that server names the client.
-// It stands in peer.Peer.AuthInfo in place of what the handshake of the connection has shown: that
-// is of the server which passes the call on. It must only be made of what a server has said that
-// has proved to be one (PeerPolicy.Proved).
+// Forwarded identifies the client of a call that another server passes on, as named by that server.
+// It replaces the result of the handshake in peer.Peer.AuthInfo, which identifies the server that
+// passes the call on. It must only be made from the words of a server that has proved to be one
+// (PeerPolicy.Proved).
 type Forwarded struct {
-	// Principal is the client's (see Party); "" if it is not known.
+	// Principal is the client's (see Principal); "" if it is unknown.
 	Principal string
-	// CommonName is that of the client's certificate, which the server has verified; "" without one.
+	// CommonName is the common name of the client's certificate, which the server has verified; ""
+	// without one.
 	CommonName string
 }
 
 // AuthType implements credentials.AuthInfo.
 func (Forwarded) AuthType() string { return "forwarded" }
 
-// ForwardedOfCall is the client of a call that another server passes on; false: the client itself
-// has made the call.
+// ForwardedOfCall returns the client of a call that another server passes on; false if the client
+// itself has made the call.
 func ForwardedOfCall(ctx context.Context) (Forwarded, bool) {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

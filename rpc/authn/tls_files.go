@@ -12,41 +12,42 @@ import (
 	"time"
 )
 
-// tlsLookEvery is how often, at most, a handshake looks whether the files have changed.
+// tlsLookEvery is the least time between two checks whether the files have changed.
 const tlsLookEvery = time.Second
 
-// TLSFiles is a server's certificate, key and authorities, which may be renewed while it runs: a
-// handshake goes by the files as they are, and connections that stand are left alone. Files that
-// cannot be used (a certificate without its key, for a moment) change nothing: what was read before
-// stays, and the log says so once. Safe for concurrent use.
+// TLSFiles holds a server's certificate, key and authorities, whose files may be replaced while it
+// runs: a handshake uses the present files, and open connections are not affected. If the files are
+// invalid (a certificate without its key, for a moment), the former ones stay in use, and the log
+// says so once. Safe for concurrent use.
 type TLSFiles struct {
 	config  TLSConfig
 	logger  *slog.Logger
 	current atomic.Pointer[tlsPair]
-	// looked is when the files were last looked at, in nanoseconds.
+	// looked is when the files were last checked, in nanoseconds.
 	looked atomic.Int64
 
 	mu struct {
 		sync.Mutex
-		// seen are the files as they were when they were last read, well or not.
+		// seen is the state of the files when they were last read, with or without success.
 		seen [4]fileState
 	}
 }
 
-// TLSConfig are the files of a server, all PEM.
+// TLSConfig names the files of a server, all PEM.
 type TLSConfig struct {
-	// Cert and Key are the server's certificate, with which it also calls others.
+	// Cert and Key are the server's certificate and key, which it also uses as a client of other
+	// servers.
 	Cert, Key string
-	// CA are the authorities that sign clients' certificates; empty: clients show none.
+	// CA holds the authorities that sign clients' certificates; empty: clients need none.
 	CA string
-	// PeerCA are the authorities that sign servers' certificates; empty: those of CA. PeerName is a
-	// DNS name that servers' certificates have; empty: any. See PeerRule.
+	// PeerCA holds the authorities that sign servers' certificates; empty: those of CA. PeerName is
+	// a DNS name that servers' certificates must have; empty: any. See PeerRule.
 	PeerCA, PeerName string
 	// Logger is nil for none.
 	Logger *slog.Logger
 }
 
-// tlsPair is what was read. servers are known by the rule.
+// tlsPair is the parsed content of the files, with the rule for servers' certificates.
 type tlsPair struct {
 	server, client *tls.Config
 	servers        PeerRule
@@ -57,8 +58,8 @@ type fileState struct {
 	size     int64
 }
 
-// LoadTLSFiles reads the files. The server's own certificate has to be one by which the others know
-// a server.
+// LoadTLSFiles reads the files. The server's own certificate must satisfy the rule for servers'
+// certificates.
 func LoadTLSFiles(c TLSConfig) (*TLSFiles, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -126,10 +127,10 @@ func checkOwn(rule PeerRule, own tls.Certificate) error {
 	return rule.Check(chain)
 }
 
-// IdentifiesPeers says that servers show certificates to each other.
+// IdentifiesPeers reports that servers identify themselves to each other by certificates.
 func (f *TLSFiles) IdentifiesPeers() bool { return f.config.CA != "" || f.config.PeerCA != "" }
 
-// IsPeer says why a connection is not one of a server of the cluster; nil if it is. It is
+// IsPeer returns an error if a connection is not one of a server of the cluster. It is for
 // PeerPolicy.Certificate.
 func (f *TLSFiles) IsPeer(state *tls.ConnectionState) error {
 	if !f.IdentifiesPeers() {
@@ -139,7 +140,8 @@ func (f *TLSFiles) IsPeer(state *tls.ConnectionState) error {
 	return rule.Check(state.PeerCertificates)
 }
 
-// Expires is when the server's certificate runs out, or one of those that it is shown with.
+// Expires returns the first expiry among the server's certificate and the certificates sent with
+// it.
 func (f *TLSFiles) Expires() (first time.Time) {
 	for _, own := range f.latest().server.Certificates {
 		for _, der := range own.Certificate {
@@ -152,7 +154,7 @@ func (f *TLSFiles) Expires() (first time.Time) {
 	return first
 }
 
-// states is how the files stand. One that is not there has the zero state.
+// states returns the states of the files. A missing file has the zero state.
 func (f *TLSFiles) states() (all [4]fileState) {
 	c := &f.config
 	for i, path := range []string{c.Cert, c.Key, c.CA, c.PeerCA} {
@@ -166,7 +168,7 @@ func (f *TLSFiles) states() (all [4]fileState) {
 	return all
 }
 
-// latest is what holds now.
+// latest returns the present content, and reads the files again if they have changed.
 func (f *TLSFiles) latest() *tlsPair {
 	now, looked := time.Now().UnixNano(), f.looked.Load()
 	if now-looked < int64(tlsLookEvery) && now >= looked || !f.looked.CompareAndSwap(looked, now) {
@@ -188,9 +190,8 @@ func (f *TLSFiles) latest() *tlsPair {
 	return f.current.Load()
 }
 
-// Server is the configuration of a listener that speaks the given protocols (ALPN). Each handshake
-// takes the files as they are. demand says that clients without a certificate are refused where
-// there are authorities; else such a client is known as one.
+// Server returns the configuration of a listener for the given protocols (ALPN). Each handshake
+// uses the present files. demand refuses clients without a certificate if there are authorities.
 func (f *TLSFiles) Server(demand bool, protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -203,7 +204,7 @@ func (f *TLSFiles) Server(demand bool, protocols ...string) *tls.Config {
 			}
 			return config, nil
 		},
-		// Some callers want to see that there is a certificate.
+		// Some callers check that there is a certificate.
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if pair := f.latest().server; len(pair.Certificates) > 0 {
 				return &pair.Certificates[0], nil
@@ -213,7 +214,8 @@ func (f *TLSFiles) Server(demand bool, protocols ...string) *tls.Config {
 	}
 }
 
-// Client is the configuration by which the server calls others. Ask anew for each connection.
+// Client returns the configuration with which the server connects to others. Call it for each
+// connection.
 func (f *TLSFiles) Client() *tls.Config { return f.latest().client }
 
 // LoadServerTLS reads a server's certificate and key (PEM files). With ca set, it asks every client
@@ -259,7 +261,7 @@ func LoadClientTLS(cert, key, ca string) (*tls.Config, error) {
 	return config, nil
 }
 
-// loadAuthorities reads the authorities of several files; an empty name is none.
+// loadAuthorities reads the authorities of several files; empty names are skipped.
 func loadAuthorities(paths ...string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for _, path := range paths {

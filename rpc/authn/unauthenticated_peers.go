@@ -12,8 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// unauthenticatedPeers are what those have open that were taken for servers without a proof, so
-// that it ends when the policy closes. The zero value is that of a policy that is not closed.
+// unauthenticatedPeers holds the open connections and streams of those that were accepted as
+// servers without proof, so that they end when the policy closes. The zero value belongs to a
+// policy that is not closed.
 type unauthenticatedPeers struct {
 	closed atomic.Bool
 	mu     struct {
@@ -23,12 +24,12 @@ type unauthenticatedPeers struct {
 	}
 }
 
-// errClosed is what unauthenticated peers hear when the policy closes.
+// errClosed ends them when the policy closes.
 var errClosed = status.Error(codes.PermissionDenied, "this is for servers of the cluster that "+
 	"prove to be some, since authentication is enabled")
 
-// Close says whether Open counts no more. When it begins to, what they have open ends. A
-// policy that is not Open does not change by it.
+// Close sets whether the policy is closed, so that Open does not count any more. Closing it ends
+// all connections and streams of unauthenticated peers. A policy that is not Open is not affected.
 func (p *PeerPolicy) Close(closed bool) {
 	s := &p.unauthenticated
 	s.closed.Store(closed)
@@ -44,8 +45,8 @@ func (p *PeerPolicy) Close(closed bool) {
 	}
 }
 
-// enter keeps what ends an unauthenticated peer's connection or stream, until leave is called. It
-// is called before the policy is asked whether it is open, so that none is missed.
+// enter registers a function that ends an unauthenticated peer's connection or stream, until leave
+// is called. It is called before the check whether the policy is open, so that closing misses none.
 func (s *unauthenticatedPeers) enter(end func()) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +63,8 @@ func (s *unauthenticatedPeers) enter(end func()) (leave func()) {
 	}
 }
 
-// admit has a stream of an unauthenticated peer end when the policy closes. done is called when it
-// has ended.
+// admit ends a stream of an unauthenticated peer when the policy closes. done is called when the
+// stream has ended.
 func (s *unauthenticatedPeers) admit(
 	p *PeerPolicy, stream grpc.ServerStream, method string,
 ) (_ grpc.ServerStream, done func()) {
@@ -81,8 +82,8 @@ func (s *unauthenticatedPeers) admit(
 	}
 }
 
-// unauthenticatedStream is a stream whose context ends when the policy closes, and on which nothing
-// comes or goes any more then.
+// unauthenticatedStream is a stream whose context ends when the policy closes. Afterwards it
+// neither sends nor receives.
 type unauthenticatedStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -108,8 +109,8 @@ func (s unauthenticatedStream) RecvMsg(m any) error {
 	return err
 }
 
-// AdmitConn has the connection of an unauthenticated peer end when the policy closes. done is
-// called when it has ended.
+// AdmitConn ends the connection of an unauthenticated peer when the policy closes. done is called
+// when the connection has ended.
 func (p *PeerPolicy) AdmitConn(c *transport.Conn) (done func(), err error) {
 	if p == nil || !p.Open || p.checkProof(c.TLS(), c.Proved()) == nil {
 		return func() {}, p.ofConn(c)

@@ -8,30 +8,28 @@ import (
 // Backoff says how long to wait between attempts after one class of failure. The zero value does
 // not wait.
 type Backoff struct {
-	// Name is the class, for metrics and messages.
+	// Name is the class of failure, for metrics and messages.
 	Name string
-	// Base is the first wait; each further one is twice as long.
+	// Base is the first wait; each later one is twice as long.
 	Base time.Duration
 	// Cap is the longest wait.
 	Cap time.Duration
 	// Jitter is the part of the wait that is random, 0 to 1: 0.5 waits between half of the step and
 	// the whole of it.
 	Jitter float64
-	// AtOnce is how many attempts go without any wait before the first one waits.
+	// AtOnce is how many attempts follow without any wait.
 	AtOnce int
-	// Budget is the total time of one request in this class, after which it gives up; 0 is until
-	// its context ends.
+	// Budget bounds the total time of one request in this class; 0: only its context does.
 	Budget time.Duration
 }
 
-// Delay is the wait before the attempt that follows failure number n, counted from 0. random is
-// uniform in [0, 1).
+// Delay returns the wait after failure number n, counted from 0. random is uniform in [0, 1).
 func (b Backoff) Delay(n int, random float64) time.Duration {
 	return Step(n-b.AtOnce, b.Base, b.Cap, b.Jitter, random)
 }
 
-// Step is how long to wait after failure number n in a row, counted from 0: base, doubled n times,
-// at most limit. Of that, the part jitter, 0 to 1, is random: with 0.5 it is between half and the
+// Step returns the wait after failure number n in a row, counted from 0: base, doubled n times, at
+// most limit. The part jitter of it, 0 to 1, is random: with 0.5 the wait is between half and the
 // whole. random is uniform in [0, 1). A negative n does not wait.
 func Step(n int, base, limit time.Duration, jitter, random float64) time.Duration {
 	if n < 0 || base <= 0 {
@@ -46,7 +44,7 @@ func Step(n int, base, limit time.Duration, jitter, random float64) time.Duratio
 	return step - time.Duration(float64(step)*jitter*random)
 }
 
-// Sleep waits for a time, or returns the error of the context when that ends before.
+// Sleep waits for a time, or returns the error of the context if that ends before.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

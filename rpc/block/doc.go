@@ -1,8 +1,9 @@
-// Package block is sorted records in one piece: what a bulk load sends to a partition, and what the
-// partition's log and its replicas take over as it is.
+// Package block encodes sorted records as a block. A bulk load sends blocks to a partition, whose
+// log and replicas use them unchanged.
 //
-// A block has keys in ascending order, each once, with their values. Each key is stored as what it
-// shares with the one before and the rest; the whole is compressed if that makes it smaller:
+// A block has keys in ascending order, each once, with their values. Each key is stored as the
+// length of the prefix that it shares with the key before, and its rest. The block is compressed if
+// that makes it smaller:
 //
 //	version    1 byte: 1, or 2 with lifetimes
 //	form       1 byte: 0 as it is, 1 compressed (Snappy)
@@ -21,7 +22,7 @@
 //
 // # Invariants
 //
-//   - What Open and Next take in is bounded: MaxRecords records, and MaxBody bytes, which are not
+//   - The input of Open and Next is bounded: MaxRecords records, and MaxBody bytes, which are not
 //     allocated before the block is known to hold so much.
 //   - A Reader that came to the end without an error has returned exactly the records that the
 //     block says, in strictly ascending order, each a key and a value that may be stored.
@@ -29,5 +30,5 @@
 //
 // # Imports
 //
-// range/keys, for what a key and a value may be.
+// range/keys, for the limits of keys and values.
 package block

@@ -11,11 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// ErrMalformed is what every error of a Reader wraps.
+// ErrMalformed is wrapped by every error of a Reader.
 var ErrMalformed = errors.New("malformed block of records")
 
-// Record is a key with its value. Lifetime is DefaultLifetime, Forever or a moment, never a time to
-// live.
+// Record is a key with its value. Lifetime is DefaultLifetime, Forever or a time of expiry, never a
+// time to live.
 type Record struct {
 	Key, Value []byte
 	Lifetime   keys.Lifetime
@@ -24,8 +24,8 @@ type Record struct {
 // Reader returns the records of a block in order. It is for one goroutine.
 type Reader struct {
 	body, rest []byte
-	// lives are the lifetimes of all records, restLives those of the records that were not read yet;
-	// nil in a block without lifetimes.
+	// lives holds the lifetimes of all records, restLives those of the records that were not read
+	// yet; nil in a block without lifetimes.
 	lives, restLives []byte
 
 	key     []byte
@@ -82,8 +82,8 @@ func Open(data []byte) (*Reader, error) {
 	return r, nil
 }
 
-// Decoded is how many bytes a Reader of a block takes for the body, by the block's header: MaxBody
-// at most, and 0 for a block that Open refuses by its header, or whose body is stored as it is.
+// Decoded returns how many bytes a Reader allocates for the body, according to the header: at most
+// MaxBody, and 0 if Open refuses the header, or the body is stored uncompressed.
 func Decoded(data []byte) int {
 	if len(data) < 2 || data[0] < versionPlain || data[0] > versionLifetimes || data[1] != formSnappy {
 		return 0
@@ -97,22 +97,22 @@ func Decoded(data []byte) int {
 	return int(size)
 }
 
-// Records is how many records the block says that it has.
+// Records returns the number of records, according to the header.
 func (r *Reader) Records() int { return r.records }
 
-// Size is how large the keys and values are together that were read.
+// Size returns the total size of the keys and values read so far.
 func (r *Reader) Size() uint64 { return r.size }
 
-// Body is the length of the records in the body.
+// Body returns the length of the records in the body.
 func (r *Reader) Body() int { return len(r.body) }
 
-// Rewind begins anew.
+// Rewind starts again at the first record.
 func (r *Reader) Rewind() {
 	r.rest, r.restLives, r.key, r.read, r.size = r.body, r.lives, r.key[:0], 0, 0
 }
 
 // Next returns the next record; ok is false at the end, and with an error. The key is valid until
-// the next call, the value as long as the reader is.
+// the next call, the value as long as the reader.
 func (r *Reader) Next() (record Record, ok bool, err error) {
 	if len(r.rest) == 0 {
 		switch {
@@ -138,7 +138,7 @@ func (r *Reader) Next() (record Record, ok bool, err error) {
 	}
 	rest := data[:length]
 	value := data[length : length+of : length+of]
-	// What is shared is equal, so that what follows decides the order.
+	// The shared prefixes are equal, so the rests decide the order.
 	if r.read > 0 && bytes.Compare(rest, r.key[common:]) <= 0 {
 		return Record{}, false, fmt.Errorf("%w: its keys are not in order, or one comes twice, "+
 			"behind %s", ErrMalformed, keys.Pretty(r.key))
@@ -165,13 +165,14 @@ func (r *Reader) Next() (record Record, ok bool, err error) {
 	return record, true, nil
 }
 
-// varint takes a number with a sign off the front, in its shortest form; n is 0 if there is none.
+// varint reads a signed number in its shortest form from the front of b; n is 0 if there is none.
 func varint(b []byte) (v int64, n int) {
 	u, n := uvarint(b)
 	return int64(u>>1) ^ -int64(u&1), n
 }
 
-// uvarint takes a number off the front, in its shortest form; n is 0 if there is none.
+// uvarint reads an unsigned number in its shortest form from the front of b; n is 0 if there is
+// none.
 func uvarint(b []byte) (v uint64, n int) {
 	v, n = binary.Uvarint(b)
 	if n <= 0 || n > 1 && b[n-1] == 0 {

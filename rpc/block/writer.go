@@ -19,12 +19,11 @@ const (
 )
 
 const (
-	// MaxRecords is how many records a block has at most.
+	// MaxRecords bounds the records of a block.
 	MaxRecords = 100_000
-	// MaxBody is how large the body of a block is at most, before compression: the largest record
-	// fits.
+	// MaxBody bounds the body of a block before compression. The largest possible record fits.
 	MaxBody = 16 << 20
-	// overhead is at most what a record takes in a body besides its key and value: three lengths, and
+	// overhead bounds the bytes of a record in a body besides its key and value: three lengths, and
 	// a lifetime.
 	overhead = 3*binary.MaxVarintLen32 + binary.MaxVarintLen64
 )
@@ -33,14 +32,14 @@ const (
 // goroutine.
 type Writer struct {
 	body, last []byte
-	// lives are the lifetimes; nil while all are DefaultLifetime.
+	// lives holds the lifetimes; nil while all are DefaultLifetime.
 	lives   []byte
 	records int
 	size    uint64
 }
 
-// Add adds a record, whose key must be above all before, and whose lifetime is no time to live. The
-// key and the value are copied.
+// Add adds a record. Its key must be above all before, and its lifetime must not be a time to live.
+// The key and the value are copied.
 func (w *Writer) Add(r Record) error {
 	key, value := r.Key, r.Value
 	if err := check(key, value); err != nil {
@@ -62,7 +61,7 @@ func (w *Writer) Add(r Record) error {
 	w.body = binary.AppendUvarint(w.body, uint64(len(value)))
 	w.body = append(append(w.body, key[n:]...), value...)
 	if r.Lifetime != keys.DefaultLifetime && len(w.lives) == 0 {
-		// A zero byte is the varint of DefaultLifetime.
+		// A zero byte encodes DefaultLifetime.
 		w.lives = append(w.lives, make([]byte, w.records)...)
 	}
 	if r.Lifetime != keys.DefaultLifetime || len(w.lives) > 0 {
@@ -74,18 +73,18 @@ func (w *Writer) Add(r Record) error {
 	return nil
 }
 
-// Fits says that a record of these lengths can be added.
+// Fits reports that a record with these lengths can be added.
 func (w *Writer) Fits(key, value int) bool {
 	return w.records < MaxRecords && len(w.body)+len(w.lives)+key+value+overhead <= MaxBody
 }
 
-// Records is how many records there are so far.
+// Records returns the number of records so far.
 func (w *Writer) Records() int { return w.records }
 
-// Size is how large the keys and values are together.
+// Size returns the total size of the keys and values.
 func (w *Writer) Size() uint64 { return w.size }
 
-// Last is the key that was added last. It is valid until the next call.
+// Last returns the last key added. It is valid until the next call.
 func (w *Writer) Last() []byte { return w.last }
 
 // Finish returns the block, and begins a new one.
@@ -113,7 +112,7 @@ func (w *Writer) Finish() []byte {
 	return out
 }
 
-// shared is the length of what two keys begin with.
+// shared returns the length of the common prefix of two keys.
 func shared(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

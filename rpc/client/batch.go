@@ -18,17 +18,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// ErrClosed is what a closed BatchConn answers.
+// ErrClosed is returned by a closed BatchConn.
 var ErrClosed = errors.New("rpc: connection is closed")
 
-// ErrMessageTooLarge is what a request that no message can hold gets. It was not sent.
+// ErrMessageTooLarge is returned for a request that does not fit into a message. The request was
+// not sent.
 var ErrMessageTooLarge = errors.New("rpc: request is too large")
 
-// ErrNotSent is in the chain of the error of a request that certainly never left this process.
+// ErrNotSent is wrapped by the error of a request that certainly never left this process.
 var ErrNotSent = errors.New("rpc: request was not sent")
 
-// ErrStreamBroken is what a request gets when its stream ends before its response came. It comes as
-// *ErrStreamBroken.
+// ErrStreamBroken is the error of a request whose stream ended before its response came. It is
+// returned as *ErrStreamBroken.
 type ErrStreamBroken struct {
 	// Sent is false if the request certainly never left this process. If true, it may or may not have
 	// been executed.
@@ -50,20 +51,20 @@ func (e *ErrStreamBroken) Unwrap() error { return e.Cause }
 
 // BatchConfig configures a BatchConn.
 type BatchConfig struct {
-	// Dialer makes the connections to Address, the node's.
+	// Dialer connects to Address, the address of the node.
 	Dialer  *Dialer
 	Address string
 	// Client is the id of the client, random and not 0.
 	Client uint64
-	// Stream gives the next stream number, higher than all before; called once for each stream that
-	// is opened.
+	// Stream returns the next stream number, higher than all before. It is called once for each
+	// stream that is opened.
 	Stream func() uint64
-	// Cluster is the cluster the client believes in; 0 when it does not know yet.
+	// Cluster is the id of the client's cluster; 0 while it is unknown.
 	Cluster uint64
-	// Token gives the token that identifies the client, for each stream that is opened; "" for none.
-	// It may take a while. nil: there is none. See Show for a stream that is open.
+	// Token returns the token that identifies the client, for each stream that is opened; "" for
+	// none. It may block for a while. nil: there is no token. See Show for an open stream.
 	Token func(context.Context) string
-	// Server says that the client is a server of the cluster, as the connection shows.
+	// Server is set if the client is a server of the cluster, as the connection proves.
 	Server bool
 	// MaxInFlight bounds the requests without response (default 4096, at most 65536); further
 	// callers wait.
@@ -74,16 +75,18 @@ type BatchConfig struct {
 }
 
 // BatchConn carries a client's requests to one node over one stream, many at a time. The stream
-// opens with the first request, and anew with the first after it broke. Safe for concurrent use.
+// opens with the first request, and again with the first request after it broke. Safe for
+// concurrent use.
 type BatchConn struct {
 	config BatchConfig
-	// current is nil before the first stream. A broken one stays until the next request replaces it.
+	// current is nil before the first stream. A broken stream stays until the next request replaces
+	// it.
 	current atomic.Pointer[stream]
 
 	mu struct {
 		sync.Mutex
 		closed bool
-		// backoff is after a stream that could not be opened; opening is why it could not.
+		// backoff is the pause after a stream could not be opened; opening is the reason.
 		backoff Backoff
 		opening error
 	}
@@ -92,8 +95,8 @@ type BatchConn struct {
 	cancel context.CancelFunc
 	// streams counts the goroutines of streams.
 	streams sync.WaitGroup
-	// calls holds *call. It is not shared by all BatchConns, because a channel belongs to the
-	// synctest bubble that made it.
+	// calls holds *call. Each BatchConn has a pool of its own, because in tests a channel belongs
+	// to the synctest bubble that made it.
 	calls sync.Pool
 }
 
@@ -142,7 +145,7 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 		}
 		room, err := s.submit(c, r, size)
 		if err != nil {
-			// c is not reused: the stream may have failed meanwhile, and told it so.
+			// c is not reused: the stream may have failed meanwhile, and completed c.
 			return nil, notSentBecause(err)
 		}
 		if room == nil {
@@ -157,7 +160,7 @@ func (b *BatchConn) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, er
 	}
 }
 
-// notSentBecause is the error of a request that was not sent.
+// notSentBecause returns the error of a request that was not sent.
 func notSentBecause(err error) error { return fmt.Errorf("%w: %w", ErrNotSent, err) }
 
 // Close ends the stream. Outstanding requests fail with *ErrStreamBroken, later ones with
@@ -170,14 +173,14 @@ func (b *BatchConn) Close() {
 	b.streams.Wait()
 }
 
-// BatchStats tells how a BatchConn is used: how many requests have no response, how many bytes wait
-// to be sent, and how many messages were sent on the stream that is open.
+// BatchStats counts the requests without response, the bytes that wait to be sent, and the messages
+// sent on the open stream.
 type BatchStats struct {
 	InFlight, WaitingBytes int
 	Messages               uint64
 }
 
-// Stats tells how the connection is used at this moment.
+// Stats returns the present counts.
 func (b *BatchConn) Stats() (stats BatchStats) {
 	if s := b.current.Load(); s != nil {
 		stats.Messages = s.out.Messages()
@@ -188,7 +191,7 @@ func (b *BatchConn) Stats() (stats BatchStats) {
 	return stats
 }
 
-// stream gives the current stream, or a new one if that is broken.
+// stream returns the current stream, or a new one if that is broken.
 func (b *BatchConn) stream() (*stream, error) {
 	if s := b.current.Load(); s != nil && !s.broken.Load() {
 		return s, nil
@@ -210,12 +213,13 @@ func (b *BatchConn) stream() (*stream, error) {
 	return s, nil
 }
 
-// call is one request that waits. It is reused when nothing refers to it any more.
+// call is one request that waits for its response. It is reused when nothing refers to it any more.
 type call struct {
-	// done has room for number, the token that comes with the outcome.
+	// done receives number when the outcome is there. Its capacity suffices, so the sender does not
+	// block.
 	done   chan int
 	number int
-	// stream is what a call of a Calls is on, nil for one of Do.
+	// stream is the stream of a call that belongs to a Calls, nil for a call of Do.
 	stream *stream
 	// id and chunk are guarded by the stream's lock. chunk is the outbox's chunk that holds the
 	// request.
@@ -226,26 +230,27 @@ type call struct {
 	err      error
 }
 
-// notSent is the chunk of a request that is not in the outbox yet.
+// notSent is the chunk number of a request that is not in the outbox yet.
 const notSent = ^uint64(0)
 
-// A request id is a number shifted by slotBits, and the index of its slot: the response finds its
-// call without a map.
+// A request id consists of a number, shifted by slotBits, and the index of its slot, so that a
+// response finds its call without a map.
 const slotBits = 16
 
 // slot is one place for a request in flight.
 type slot struct {
 	// id is 0 while the slot is free.
 	id uint64
-	// call is nil if the caller has given up. The slot stays taken: the node still has the request.
+	// call is nil if the caller has given up. The slot stays taken until the node answers the
+	// request.
 	call *call
 }
 
-// stream is one stream's life: opening, open, broken.
+// stream is one stream, from opening to its end.
 type stream struct {
 	conn *BatchConn
 	out  *outbox.Outbox
-	// broken is set, under out.mu, when no further request is taken.
+	// broken is set, under out.mu, when the stream takes no further request.
 	broken atomic.Bool
 
 	// Guarded by out.mu.
@@ -253,7 +258,7 @@ type stream struct {
 	free     []uint32
 	inFlight int
 	lastID   uint64
-	// room is made by a caller that has to wait, and closed when it is worth trying again.
+	// room is made by a caller that has to wait, and closed when there may be room.
 	room chan struct{}
 }
 
@@ -263,8 +268,8 @@ func newStream(b *BatchConn) *stream {
 	return s
 }
 
-// submit enters the request into a slot and the outbox. A non-nil room means that it did not: wait
-// for room, and try again on the then current stream.
+// submit enters the request into a slot and the outbox. If it returns a room, it did not: wait for
+// that, and try again on the then current stream.
 func (s *stream) submit(c *call, r *kvpb.Request,
 	size int) (room <-chan struct{}, err error) {
 	s.out.Lock()
@@ -305,7 +310,7 @@ func (s *stream) submit(c *call, r *kvpb.Request,
 	return nil, s.submitted(c, err)
 }
 
-// hasRoomLocked says whether another request of that size is taken now.
+// hasRoomLocked reports whether another request of that size may be added.
 func (s *stream) hasRoomLocked(size int) bool {
 	config := &s.conn.config
 	return s.inFlight < config.MaxInFlight &&
@@ -341,7 +346,7 @@ func (s *stream) enterLocked(c *call) {
 	s.slots[index] = slot{id: c.id, call: c}
 }
 
-// leaveLocked frees the slot of a request. It gives its call, if its caller still waits.
+// leaveLocked frees the slot of a request. It returns the call, if its caller still waits.
 func (s *stream) leaveLocked(id uint64) *call {
 	index := id & (1<<slotBits - 1)
 	if id == 0 || index >= uint64(len(s.slots)) || s.slots[index].id != id {
@@ -374,7 +379,7 @@ func (s *stream) await(ctx context.Context, c *call) (*kvpb.Response, error) {
 			}
 			return nil, ctx.Err()
 		}
-		<-c.done // The outcome came first, and is on its way.
+		<-c.done // the outcome came first, and is about to be sent
 	}
 	response, err := c.response, c.err
 	c.response, c.err = nil, nil
@@ -382,9 +387,9 @@ func (s *stream) await(ctx context.Context, c *call) (*kvpb.Response, error) {
 	return response, err
 }
 
-// abandon gives up a submitted call. over is false if the outcome has come first: then it is there,
-// or on its way. sent is false if the request could be cancelled in what is yet to be sent, and
-// so never reaches the node.
+// abandon gives up a submitted call. over is false if the outcome has come first: then it is in
+// done, or about to be. sent is false if the request could be removed from the outbox, and so never
+// reaches the node.
 func (s *stream) abandon(c *call) (over, sent bool) {
 	s.out.Lock()
 	defer s.out.Unlock()
@@ -434,7 +439,7 @@ func (s *stream) receive(ctx context.Context, sender *sync.WaitGroup) error {
 			return err
 		}
 		responses := batch.Responses[:0]
-		batch.Reset() // decoding appends, also to the fields that it does not know
+		batch.Reset() // decoding appends, also to unknown fields
 		batch.Responses = responses
 		if err := wire.UnmarshalOwned(message, &batch); err != nil {
 			return status.Errorf(codes.Internal, "message of the node: %v", err)
@@ -445,7 +450,8 @@ func (s *stream) receive(ctx context.Context, sender *sync.WaitGroup) error {
 	}
 }
 
-// open makes the stream's connection, waits for the node's word, and has what has gathered sent.
+// open makes the stream's connection, waits until the node accepts it, and starts to send the
+// gathered requests.
 func (s *stream) open(
 	ctx context.Context, sender *sync.WaitGroup,
 ) (_ *transport.Conn, err error) {
@@ -474,14 +480,14 @@ func (s *stream) open(
 	if err = conn.AwaitAccepted(); err != nil {
 		return nil, err
 	}
-	// No request leaves before: what is not accepted was certainly not run.
+	// No request leaves earlier: a stream that is not accepted has certainly run no request.
 	conn.Watch(wire.ClientSilence, s.out.KeepAlive)
 	s.out.Attach(conn)
 	sender.Go(s.out.Run)
 	return conn, nil
 }
 
-// encodeHello makes what a stream of a client begins with.
+// encodeHello encodes the beginning of a client's stream.
 func encodeHello(h *kvpb.Hello) ([]byte, error) {
 	b, err := (&kvpb.BatchRequest{Hello: h}).MarshalVT()
 	if err != nil {
@@ -490,7 +496,7 @@ func encodeHello(h *kvpb.Hello) ([]byte, error) {
 	return append([]byte{wire.HelloClient}, b...), nil
 }
 
-// opened notes whether a stream could be opened.
+// opened records whether a stream could be opened.
 func (b *BatchConn) opened(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -502,8 +508,7 @@ func (b *BatchConn) opened(err error) {
 	b.mu.backoff.Failed(time.Now(), connectBackoffBase, connectBackoffCap)
 }
 
-// dispatch gives responses to the calls that wait for them. A response that no call waits for, or
-// that was not asked for, is dropped.
+// dispatch passes responses to the calls that wait for them. Other responses are dropped.
 func (s *stream) dispatch(responses []*kvpb.Response, done []*call) []*call {
 	s.out.Lock()
 	for _, r := range responses {
@@ -526,29 +531,29 @@ func (s *stream) fail(cause error) {
 	var failed []*call
 	for i := range s.slots {
 		if c := s.slots[i].call; c != nil {
-			// A chunk below first was given to the connection.
+			// A chunk below first was passed to the connection.
 			c.err = &ErrStreamBroken{Sent: s.out.GivenLocked(c.chunk), Cause: cause}
 			failed = append(failed, c)
 		}
 		s.slots[i] = slot{}
 	}
 	s.out.CloseLocked()
-	s.makeRoomLocked() // the outbox, if it was closed before, says nothing
+	s.makeRoomLocked() // if the outbox was closed before, it does not call progress
 	s.out.Unlock()
 	for _, c := range failed {
 		c.done <- c.number
 	}
 }
 
-// closedRoom is room that is there already.
+// closedRoom is a room that is closed already.
 var closedRoom = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 const (
-	// The field number and wire type of what an outbox holds.
+	// The field numbers and wire types of the records in an outbox.
 	tagRequests = 2<<3 | 2 // BatchRequest.requests
 
-	// directCallers is up to how many requests in flight a request is sent by its caller at once.
-	// With more, it is likelier that others are about to add theirs, and a message for each costs
-	// more than a goroutine switch for all.
+	// directCallers is the number of requests in flight up to which a caller sends its request
+	// itself, at once. With more callers, others are likely to add requests soon, and a message for
+	// each costs more than one goroutine switch for all.
 	directCallers = 2
 )

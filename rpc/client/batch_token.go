@@ -6,10 +6,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// tagToken is BatchRequest.token.
+// tagToken is the tag of BatchRequest.token.
 const tagToken = 3<<3 | 2
 
-// tokenRecord is a token in a message.
+// tokenRecord is a token as a record of the outbox.
 type tokenRecord string
 
 // SizeVT implements record.
@@ -20,9 +20,9 @@ func (t tokenRecord) MarshalToSizedBufferVT(b []byte) (int, error) {
 	return copy(b[len(b)-len(t):], t), nil
 }
 
-// Show shows a token in place of the one before on the stream that is open, if one is: it counts
-// for the requests that are sent after it. It does not wait. Streams that are opened later show
-// what BatchConfig.Token says. A token has at most 4 KiB.
+// Show sends a new token on the open stream, if there is one: it applies to the requests that are
+// sent after it. It does not wait. Streams that are opened later use BatchConfig.Token. A token has
+// at most 4 KiB.
 func (b *BatchConn) Show(token string) error {
 	if len(token) > wire.MaxTokenBytes {
 		return fmt.Errorf("%w: a token has at most %d bytes, this one has %d", ErrMessageTooLarge,

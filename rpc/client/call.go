@@ -15,29 +15,29 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// ErrNotCalled is in the chain of the error of a call that certainly was not made: the server could
-// not be reached, has no time for it, or does not answer such calls on connections of requests. It
-// may be made by gRPC.
+// ErrNotCalled is wrapped by the error of a call that certainly was not made: the server was
+// unreachable or overloaded, or does not answer such calls on connections of requests. The caller
+// may make the call by gRPC.
 var ErrNotCalled = errors.New("rpc: the call was not made")
 
-// ErrCallTooLarge is in the chain of the error of a call whose request is too large for a
-// connection of requests, beside ErrNotCalled.
+// ErrCallTooLarge wraps ErrNotCalled for a call whose request is too large for a connection of
+// requests.
 var ErrCallTooLarge = fmt.Errorf("%w: its request has more than %d bytes", ErrNotCalled,
 	wire.MaxCallBytes)
 
-// CallOptions are what gRPC's metadata would say.
+// CallOptions correspond to fields of gRPC's metadata.
 type CallOptions struct {
-	// Token is what Authenticate has answered; empty: the call names no user.
+	// Token is the token that Authenticate returned; empty: the call has no user.
 	Token string
-	// RequireLeader has the call fail at a server that knows of no leader.
+	// RequireLeader makes the call fail at a server that knows no leader.
 	RequireLeader bool
 }
 
-// Call calls a method ("/package.Service/Method") of a gRPC service of the node, as
-// grpc.ClientConn.Invoke does, over the connection that carries requests. better is the address of
-// a server that answers such calls with fewer steps in between; "" if there is none, or none is
-// known. Errors have a status of gRPC, as those of Invoke, or ErrNotCalled in the chain. If the
-// context has ended before the call was sent, ErrNotSent is in the chain, too.
+// Call calls a method ("/package.Service/Method") of a gRPC service of the node, like
+// grpc.ClientConn.Invoke, but over the connection that carries requests. better is the address of a
+// server that answers such calls with fewer hops; "" if none is known. Errors have a gRPC status,
+// like those of Invoke, or wrap ErrNotCalled. If the context has ended before the call was sent,
+// the error wraps ErrNotSent, too.
 func (b *BatchConn) Call(ctx context.Context, method string, request, answer proto.Message,
 	o CallOptions) (better string, err error) {
 	r := &kvpb.Request{Call: &kvpb.Call{Method: method, Token: o.Token,
@@ -61,7 +61,7 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 		return "", status.Error(codes.InvalidArgument, "etcdserver: request is too large: "+
 			response.Error.Message)
 	case response.Error != nil && response.Error.Code == kvpb.ErrorCode_OVERLOADED:
-		// The text begins as that of etcd does, whose clients know it.
+		// The text begins like etcd's, which clients of etcd recognize.
 		return "", status.Error(codes.ResourceExhausted, "etcdserver: too many requests: "+
 			response.Error.Message)
 	case response.Error != nil:
@@ -85,7 +85,7 @@ func (b *BatchConn) Call(ctx context.Context, method string, request, answer pro
 	return outcome.Better, nil
 }
 
-// callError is the error of a call of a request without response.
+// callError returns the error of a call whose request has no response.
 func callError(ctx context.Context, err error) error {
 	var broken *ErrStreamBroken
 	switch {
@@ -93,7 +93,8 @@ func callError(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrNotSent, status.FromContextError(ctx.Err()).Err())
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.As(err, &broken) && broken.Sent:
+	case errors.As(err, &broken) && broken.Sent &&
+		status.Convert(broken.Cause).Message() != wire.CallsNotMade:
 		return status.Errorf(codes.Unavailable,
 			"the connection ended before the answer came; the call may have been made: %v", broken.Cause)
 	}

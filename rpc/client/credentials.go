@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// clientCredentials asks for the configuration anew for each connection, since the files behind it
-// may have changed.
+// clientCredentials calls for the configuration at each connection, because its files may have
+// changed.
 type clientCredentials struct {
 	credentials.TransportCredentials
 	current func() *tls.Config
@@ -30,9 +30,9 @@ func (c clientCredentials) ClientHandshake(ctx context.Context, authority string
 	return credentials.NewTLS(showing(c.current())).ClientHandshake(ctx, authority, conn)
 }
 
-// showing is the configuration with which a client shows its certificate also to a server that asks
-// for those of other authorities: the server then says that it knows no authority that signed it.
-// Package tls would show none, and the server would say that it was given none.
+// showing returns a configuration with which a client sends its certificate even to a server that
+// asks for those of other authorities. The server then says that it does not know the authority.
+// Otherwise package tls would send none, and the server would say that a certificate is missing.
 func showing(config *tls.Config) *tls.Config {
 	if len(config.Certificates) == 0 || config.GetClientCertificate != nil {
 		return config

@@ -25,15 +25,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// ErrDialerClosed is what a closed Dialer answers.
+// ErrDialerClosed is returned by a closed Dialer.
 var ErrDialerClosed = errors.New("rpc: dialer is closed")
 
-// connectTimeout bounds one attempt to connect, including what the server must say before the
-// connection is usable.
+// connectTimeout bounds one attempt to connect, until the server has accepted the connection.
 const connectTimeout = 2 * time.Second
 
 const (
-	// After an attempt to open a client's stream that failed, none is made for connectBackoffBase,
+	// After a failed attempt to open a client's stream, there is a pause of connectBackoffBase,
 	// doubled with each failure in a row, at most connectBackoffCap.
 	connectBackoffBase = 25 * time.Millisecond
 	connectBackoffCap  = 500 * time.Millisecond
@@ -44,26 +43,26 @@ const (
 var connectBackoff = grpcbackoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6,
 	Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 
-// DialerConfig configures a Dialer. The zero value dials TCP in plain text.
+// DialerConfig configures a Dialer. With the zero value it dials TCP in plaintext.
 type DialerConfig struct {
 	// Dial connects to an address; nil dials TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// TLS is nil for plain text.
+	// TLS is nil for plaintext.
 	TLS *tls.Config
-	// TLSNow, if set, is asked for what stands in the place of TLS each time a connection is made.
+	// TLSNow, if set, replaces TLS. It is called for each connection.
 	TLSNow func() *tls.Config
-	// Secret is the cluster's, proved to a server that is called without TLS; empty: none.
+	// Secret is the cluster's secret, proved to servers that are called without TLS; empty: none.
 	Secret transport.Secret
-	// StreamWindow is how many bytes of a stream the other side may send that were not read here:
-	// what thousands of streams hold if nobody reads them. Default 1 MiB.
+	// StreamWindow is how many bytes of a stream the other side may send before they are read here,
+	// which is the memory that unread streams take. Default 1 MiB.
 	StreamWindow int32
 	// Logger is nil for none.
 	Logger *slog.Logger
 }
 
-// Dialer keeps one connection to each address, shared by everything in the process that was given
-// the Dialer. A connection is made when it is first used, made again when it broke, and broken by
-// the Dialer when the other side is silent (see liveness.go). Safe for concurrent use.
+// Dialer keeps one connection to each address, shared by all users of the Dialer. It connects at
+// the first use, reconnects when the connection broke, and closes the connection itself when the
+// other side is silent (see liveness.go). Safe for concurrent use.
 type Dialer struct {
 	config  DialerConfig
 	options []grpc.DialOption
@@ -74,7 +73,7 @@ type Dialer struct {
 		sync.Mutex
 		connections map[string]*grpc.ClientConn
 		closed      bool
-		// unreachable are addresses to which the latest attempt failed, and why.
+		// unreachable maps each address at which the latest attempt failed to the error.
 		unreachable map[string]error
 	}
 }
@@ -112,10 +111,9 @@ func NewDialer(c DialerConfig) *Dialer {
 		grpc.WithTransportCredentials(shown),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(wire.Codec{}),
 			grpc.MaxCallRecvMsgSize(wire.MaxMessageBytes), grpc.MaxCallSendMsgSize(wire.MaxMessageBytes),
-			// Once a stream is made it belongs to its connection. Otherwise gRPC keeps the first
-			// messages of each stream, to send them again by itself if the server did not take the
-			// stream; and while it waits for a connection to do so, every sender waits with it. The
-			// caller tries again, and knows better when.
+			// No retries by gRPC: it would keep the first messages of each stream, to send them
+			// again if the server did not take the stream; and while it waits for a connection to
+			// do so, every sender waits with it. The caller tries again, and knows better when.
 			grpc.MaxRetryRPCBufferSize(0)),
 		grpc.WithStaticStreamWindowSize(c.StreamWindow),
 		grpc.WithStaticConnWindowSize(wire.ConnectionWindow),
@@ -125,7 +123,7 @@ func NewDialer(c DialerConfig) *Dialer {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: connectBackoff,
 			MinConnectTimeout: connectTimeout}),
 		grpc.WithIdleTimeout(0),
-		// Nothing may come from outside the config, and nothing is retried behind our back.
+		// Nothing may depend on the environment, and gRPC must not retry by itself.
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableHealthCheck(),
@@ -135,7 +133,7 @@ func NewDialer(c DialerConfig) *Dialer {
 	return d
 }
 
-// Open makes a connection of package transport to addr, which its caller closes.
+// Open makes a connection of package transport to addr. The caller closes it.
 func (d *Dialer) Open(ctx context.Context, addr string, hello []byte) (*transport.Conn, error) {
 	if err := checkAddress(addr); err != nil {
 		return nil, err
@@ -163,7 +161,7 @@ func (d *Dialer) Open(ctx context.Context, addr string, hello []byte) (*transpor
 // maxUnreachable bounds the addresses that are remembered as unreachable.
 const maxUnreachable = 1024
 
-// noteOpened notes how the latest attempt to open a connection to an address ended.
+// noteOpened records the result of an attempt to connect to an address.
 func (d *Dialer) noteOpened(addr string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -177,15 +175,15 @@ func (d *Dialer) noteOpened(addr string, err error) {
 	}
 }
 
-// Unreachable is why the latest attempt to open a connection of clients or peers to an address
-// failed; nil if it did not, or there was none.
+// Unreachable returns the error of the latest attempt to connect to an address, for clients or
+// peers; nil if it succeeded, or there was none.
 func (d *Dialer) Unreachable(addr string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.unreachable[addr]
 }
 
-// Ready says that there is a connection to addr that can be used at once. It makes none.
+// Ready reports that there is a usable connection to addr. It makes none.
 func (d *Dialer) Ready(addr string) bool {
 	d.mu.Lock()
 	conn := d.mu.connections[addr]
@@ -193,7 +191,7 @@ func (d *Dialer) Ready(addr string) bool {
 	return conn != nil && conn.GetState() == connectivity.Ready
 }
 
-// Conn gives the connection to addr. It belongs to the Dialer: do not close it.
+// Conn returns the connection to addr. It belongs to the Dialer: do not close it.
 func (d *Dialer) Conn(addr string) (*grpc.ClientConn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,10 +229,10 @@ func checkAddress(addr string) error {
 	return nil
 }
 
-// oddInAddress finds what would not survive in gRPC's target, which is a URL.
+// oddInAddress finds characters that would not survive in gRPC's target, which is a URL.
 func oddInAddress(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("%/?#@\\", r) }
 
-// Close closes all connections, and waits for what watches them.
+// Close closes all connections, and waits for the goroutines that watch them.
 func (d *Dialer) Close() error {
 	d.mu.Lock()
 	if d.mu.closed {
@@ -257,14 +255,14 @@ func (d *Dialer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Backoff is the time after a failure in which nothing is tried again. The zero backoff is over.
+// Backoff is the pause after a failure. The zero Backoff is over.
 type Backoff struct {
 	Failures int
 	until    time.Time
 }
 
-// Failed begins a backoff: base, doubled with each failure in a row, at most limit, of which up to
-// half is left out.
+// Failed begins a pause of base, doubled with each failure in a row, at most limit, less a random
+// part of up to half.
 func (b *Backoff) Failed(now time.Time, base, limit time.Duration) {
 	b.until = now.Add(backoff.Step(b.Failures, base, limit, 0.5, rand.Float64()))
 	b.Failures++

@@ -1,17 +1,17 @@
-// Package client is the side of a connection that asks: a Dialer makes and watches connections, a
-// BatchConn carries the requests of many goroutines to one node over one stream, and Calls are
-// requests of one goroutine at the same time.
+// Package client is the client's side of a connection: a Dialer makes and watches connections, a
+// BatchConn carries the requests of many goroutines to one node over one stream, and Calls holds
+// several requests of one goroutine in flight.
 //
-// # What a caller hears when something goes wrong
+// # Errors
 //
-// *ErrStreamBroken says whether the request can have left this process. If it can, the outcome is
-// unknown; if not, the request had no effect. ErrNotSent in the chain says that the request was not
-// sent.
+// *ErrStreamBroken says whether the request may have left this process. If so, the outcome is
+// unknown; if not, the request had no effect. An error that wraps ErrNotSent says that the request
+// was not sent.
 //
 // # Invariants
 //
-//   - What waits to be sent is bounded; a caller waits with its context.
-//   - A connection whose other side is silent for two seconds is broken.
+//   - Requests that wait to be sent are bounded; further callers wait with their context.
+//   - A connection whose other side is silent for two seconds is closed.
 //   - Nothing outlives Close.
 //
 // A stream keeps its state under the lock of its outbox, which is taken after BatchConn's own; a

@@ -15,26 +15,26 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// A connection whose other side is gone without a word (power, cable, a stopped process) must be
+// If the other side of a connection vanishes (power, cable, a stopped process), this must be
 // noticed in about two seconds, because a leader's successor is elected in that time. gRPC's client
-// keepalive cannot do that: it pings every ten seconds at the most. So the Dialer watches the bytes
-// that arrive. A server of ours pings a silent client once a second, so on an idle connection bytes
-// do arrive; on one where only the client talks, the watch provokes an answer by calling a method
-// that does not exist. Silence in spite of that breaks the connection, and all streams on it end at
-// once.
+// keepalive cannot do that: it pings at most every ten seconds. So the Dialer watches the bytes
+// that arrive. Tidemark's servers ping a silent client once a second, so on an idle connection
+// bytes do arrive. If only the client sends, the watch provokes an answer by calling a method that
+// does not exist. If still nothing arrives, the watch closes the connection, and all streams on it
+// end at once.
 //
 // The watch counts its own ticks instead of comparing times, so that after a pause of this process
-// (SIGSTOP, a starved machine) it first waits for what has arrived meanwhile.
+// (SIGSTOP, a starved machine) it first reads what has arrived meanwhile.
 const (
 	watchTick = transport.Tick
-	// After probeAfter silent ticks the watch provokes an answer, after breakAfter it breaks the
+	// After probeAfter silent ticks the watch provokes an answer, after breakAfter it closes the
 	// connection.
 	probeAfter = 2
 	breakAfter = 4
 	probePath  = "/tidemark.rpc.Liveness/Probe"
 )
 
-// watch follows the connections to one address, one after the other.
+// watch watches the connections to one address, one after the other.
 type watch struct {
 	addr   string
 	logger *slog.Logger
@@ -85,7 +85,7 @@ func (w *watch) run(conn *grpc.ClientConn, stop <-chan struct{}) {
 				defer w.probing.Store(false)
 				ctx, cancel := context.WithTimeout(ctx, breakAfter*watchTick)
 				defer cancel()
-				// The answer, and it is an error, is the bytes that arrive.
+				// The call fails, and its answer is the traffic that the watch needs.
 				_ = conn.Invoke(ctx, probePath, &kvpb.NowRequest{}, &kvpb.NowResponse{})
 			})
 		}

@@ -9,6 +9,7 @@
 package clusterpb
 
 import (
+	diagnosispb "github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -339,7 +340,7 @@ func (x GuardingRequest_Do) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GuardingRequest_Do.Descriptor instead.
 func (GuardingRequest_Do) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96, 0}
 }
 
 type CoreRefusal_Reason int32
@@ -401,7 +402,7 @@ func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CoreRefusal_Reason.Descriptor instead.
 func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124, 0}
 }
 
 // Partition is the descriptor: the truth about span and members at one epoch.
@@ -789,9 +790,15 @@ type Keyspace struct {
 	DefaultTtlMillis uint64 `protobuf:"varint,17,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
 	// What can be read at it is kept, whatever the GC window says: a consumer has come no further.
 	// Not there: none needs that.
-	Protected     *Timestamp `protobuf:"bytes,18,opt,name=protected,proto3" json:"protected,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Protected *Timestamp `protobuf:"bytes,18,opt,name=protected,proto3" json:"protected,omitempty"`
+	// Quotas of the keyspace, of all nodes together; 0: none. The first is for what one replica of
+	// each partition stores, history included. The others are for what clients ask for in a second:
+	// requests, and bytes of requests and responses, as package range/node/quotas counts them.
+	QuotaBytes             uint64 `protobuf:"varint,19,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	QuotaRequestsPerSecond uint64 `protobuf:"varint,20,opt,name=quota_requests_per_second,json=quotaRequestsPerSecond,proto3" json:"quota_requests_per_second,omitempty"`
+	QuotaBytesPerSecond    uint64 `protobuf:"varint,21,opt,name=quota_bytes_per_second,json=quotaBytesPerSecond,proto3" json:"quota_bytes_per_second,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *Keyspace) Reset() {
@@ -948,6 +955,27 @@ func (x *Keyspace) GetProtected() *Timestamp {
 		return x.Protected
 	}
 	return nil
+}
+
+func (x *Keyspace) GetQuotaBytes() uint64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *Keyspace) GetQuotaRequestsPerSecond() uint64 {
+	if x != nil {
+		return x.QuotaRequestsPerSecond
+	}
+	return 0
+}
+
+func (x *Keyspace) GetQuotaBytesPerSecond() uint64 {
+	if x != nil {
+		return x.QuotaBytesPerSecond
+	}
+	return 0
 }
 
 // Timestamp is a hybrid logical timestamp, as in the protocol of the data.
@@ -1577,7 +1605,15 @@ type NodeStats struct {
 	// replicas. Counted about once a second.
 	Behind []*ReplicasBehind `protobuf:"bytes,21,rep,name=behind,proto3" json:"behind,omitempty"`
 	// Why the node is not ready, one sentence each: some reasons.
-	NotReady      []string `protobuf:"bytes,22,rep,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	NotReady []string `protobuf:"bytes,22,rep,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`
+	// How long the node's process waits for a processor at present, in microseconds; 0: it is not
+	// known.
+	ProcessorWaitMicros uint64 `protobuf:"varint,23,opt,name=processor_wait_micros,json=processorWaitMicros,proto3" json:"processor_wait_micros,omitempty"`
+	// The round trips of messages to other nodes, as far as they are known.
+	RoundTrips []*PeerRoundTrip `protobuf:"bytes,24,rep,name=round_trips,json=roundTrips,proto3" json:"round_trips,omitempty"`
+	// What clients ask of the node for keyspaces with quotas of requests or bytes a second. Keyspaces
+	// for which they ask nothing are left out.
+	Demands       []*KeyspaceDemand `protobuf:"bytes,25,rep,name=demands,proto3" json:"demands,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1724,6 +1760,216 @@ func (x *NodeStats) GetNotReady() []string {
 	return nil
 }
 
+func (x *NodeStats) GetProcessorWaitMicros() uint64 {
+	if x != nil {
+		return x.ProcessorWaitMicros
+	}
+	return 0
+}
+
+func (x *NodeStats) GetRoundTrips() []*PeerRoundTrip {
+	if x != nil {
+		return x.RoundTrips
+	}
+	return nil
+}
+
+func (x *NodeStats) GetDemands() []*KeyspaceDemand {
+	if x != nil {
+		return x.Demands
+	}
+	return nil
+}
+
+// KeyspaceDemand is what clients ask of a node for a keyspace, in a second, averaged over some two
+// seconds: what is let in, and requests that were refused and wait, as package range/node/quotas
+// counts them.
+type KeyspaceDemand struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace          uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	RequestsPerSecond uint64                 `protobuf:"varint,2,opt,name=requests_per_second,json=requestsPerSecond,proto3" json:"requests_per_second,omitempty"`
+	BytesPerSecond    uint64                 `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *KeyspaceDemand) Reset() {
+	*x = KeyspaceDemand{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceDemand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceDemand) ProtoMessage() {}
+
+func (x *KeyspaceDemand) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceDemand.ProtoReflect.Descriptor instead.
+func (*KeyspaceDemand) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *KeyspaceDemand) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *KeyspaceDemand) GetRequestsPerSecond() uint64 {
+	if x != nil {
+		return x.RequestsPerSecond
+	}
+	return 0
+}
+
+func (x *KeyspaceDemand) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+// KeyspaceShare is what a node is told of a keyspace with a quota.
+type KeyspaceShare struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Keyspace uint32                 `protobuf:"varint,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// The node's parts of the quotas of requests and of bytes a second, in millionths. Those of all
+	// nodes make a million. Not there: the node keeps the part that it has.
+	RequestsMillionths *uint32 `protobuf:"varint,2,opt,name=requests_millionths,json=requestsMillionths,proto3,oneof" json:"requests_millionths,omitempty"`
+	BytesMillionths    *uint32 `protobuf:"varint,3,opt,name=bytes_millionths,json=bytesMillionths,proto3,oneof" json:"bytes_millionths,omitempty"`
+	// What the keyspace has stored, as quota_bytes counts it, of all nodes together. Not there: the
+	// core does not know yet.
+	UsedBytes     *uint64 `protobuf:"varint,4,opt,name=used_bytes,json=usedBytes,proto3,oneof" json:"used_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyspaceShare) Reset() {
+	*x = KeyspaceShare{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceShare) ProtoMessage() {}
+
+func (x *KeyspaceShare) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceShare.ProtoReflect.Descriptor instead.
+func (*KeyspaceShare) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *KeyspaceShare) GetKeyspace() uint32 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *KeyspaceShare) GetRequestsMillionths() uint32 {
+	if x != nil && x.RequestsMillionths != nil {
+		return *x.RequestsMillionths
+	}
+	return 0
+}
+
+func (x *KeyspaceShare) GetBytesMillionths() uint32 {
+	if x != nil && x.BytesMillionths != nil {
+		return *x.BytesMillionths
+	}
+	return 0
+}
+
+func (x *KeyspaceShare) GetUsedBytes() uint64 {
+	if x != nil && x.UsedBytes != nil {
+		return *x.UsedBytes
+	}
+	return 0
+}
+
+type PeerRoundTrip struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A node; in MemberHealth, the replica id of a member.
+	Peer          uint64 `protobuf:"varint,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	Micros        uint64 `protobuf:"varint,2,opt,name=micros,proto3" json:"micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerRoundTrip) Reset() {
+	*x = PeerRoundTrip{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerRoundTrip) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerRoundTrip) ProtoMessage() {}
+
+func (x *PeerRoundTrip) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerRoundTrip.ProtoReflect.Descriptor instead.
+func (*PeerRoundTrip) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PeerRoundTrip) GetPeer() uint64 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *PeerRoundTrip) GetMicros() uint64 {
+	if x != nil {
+		return x.Micros
+	}
+	return 0
+}
+
 type ReplicasBehind struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1734,7 +1980,7 @@ type ReplicasBehind struct {
 
 func (x *ReplicasBehind) Reset() {
 	*x = ReplicasBehind{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1992,7 @@ func (x *ReplicasBehind) String() string {
 func (*ReplicasBehind) ProtoMessage() {}
 
 func (x *ReplicasBehind) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[13]
+	mi := &file_clusterpb_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +2005,7 @@ func (x *ReplicasBehind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicasBehind.ProtoReflect.Descriptor instead.
 func (*ReplicasBehind) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{13}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReplicasBehind) GetNode() uint64 {
@@ -1784,7 +2030,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2042,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[14]
+	mi := &file_clusterpb_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +2055,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{14}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type StatusResponse struct {
@@ -1838,7 +2084,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2096,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[15]
+	mi := &file_clusterpb_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2109,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{15}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatusResponse) GetCluster() uint64 {
@@ -1962,7 +2208,7 @@ type LeaderlessPartition struct {
 
 func (x *LeaderlessPartition) Reset() {
 	*x = LeaderlessPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2220,7 @@ func (x *LeaderlessPartition) String() string {
 func (*LeaderlessPartition) ProtoMessage() {}
 
 func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[16]
+	mi := &file_clusterpb_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2233,7 @@ func (x *LeaderlessPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderlessPartition.ProtoReflect.Descriptor instead.
 func (*LeaderlessPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{16}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LeaderlessPartition) GetPartition() uint64 {
@@ -2024,7 +2270,7 @@ type CoreMember struct {
 
 func (x *CoreMember) Reset() {
 	*x = CoreMember{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2282,7 @@ func (x *CoreMember) String() string {
 func (*CoreMember) ProtoMessage() {}
 
 func (x *CoreMember) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[17]
+	mi := &file_clusterpb_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2295,7 @@ func (x *CoreMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMember.ProtoReflect.Descriptor instead.
 func (*CoreMember) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{17}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CoreMember) GetAddress() string {
@@ -2091,7 +2337,7 @@ type CoreMembers struct {
 
 func (x *CoreMembers) Reset() {
 	*x = CoreMembers{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2349,7 @@ func (x *CoreMembers) String() string {
 func (*CoreMembers) ProtoMessage() {}
 
 func (x *CoreMembers) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[18]
+	mi := &file_clusterpb_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2362,7 @@ func (x *CoreMembers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMembers.ProtoReflect.Descriptor instead.
 func (*CoreMembers) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{18}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CoreMembers) GetVersion() uint64 {
@@ -2143,7 +2389,7 @@ type WatchTableRequest struct {
 
 func (x *WatchTableRequest) Reset() {
 	*x = WatchTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2401,7 @@ func (x *WatchTableRequest) String() string {
 func (*WatchTableRequest) ProtoMessage() {}
 
 func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[19]
+	mi := &file_clusterpb_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2414,7 @@ func (x *WatchTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTableRequest.ProtoReflect.Descriptor instead.
 func (*WatchTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{19}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchTableRequest) GetKeyspace() string {
@@ -2192,7 +2438,7 @@ type FollowTableRequest struct {
 
 func (x *FollowTableRequest) Reset() {
 	*x = FollowTableRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2450,7 @@ func (x *FollowTableRequest) String() string {
 func (*FollowTableRequest) ProtoMessage() {}
 
 func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[20]
+	mi := &file_clusterpb_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2463,7 @@ func (x *FollowTableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowTableRequest.ProtoReflect.Descriptor instead.
 func (*FollowTableRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{20}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FollowTableRequest) GetKeyspaces() []uint32 {
@@ -2246,7 +2492,7 @@ type WatchMetadataRequest struct {
 
 func (x *WatchMetadataRequest) Reset() {
 	*x = WatchMetadataRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2504,7 @@ func (x *WatchMetadataRequest) String() string {
 func (*WatchMetadataRequest) ProtoMessage() {}
 
 func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[21]
+	mi := &file_clusterpb_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2517,7 @@ func (x *WatchMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchMetadataRequest.ProtoReflect.Descriptor instead.
 func (*WatchMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{21}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchMetadataRequest) GetCluster() uint64 {
@@ -2329,7 +2575,7 @@ type TableUpdate struct {
 
 func (x *TableUpdate) Reset() {
 	*x = TableUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2587,7 @@ func (x *TableUpdate) String() string {
 func (*TableUpdate) ProtoMessage() {}
 
 func (x *TableUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[22]
+	mi := &file_clusterpb_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2600,7 @@ func (x *TableUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableUpdate.ProtoReflect.Descriptor instead.
 func (*TableUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{22}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TableUpdate) GetNodes() []*Node {
@@ -2463,7 +2709,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2721,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[23]
+	mi := &file_clusterpb_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2734,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{23}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 type ListNodesResponse struct {
@@ -2505,7 +2751,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2763,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[24]
+	mi := &file_clusterpb_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2776,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{24}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -2583,13 +2829,16 @@ type CreateKeyspaceRequest struct {
 	NoAuto                   bool   `protobuf:"varint,15,opt,name=no_auto,json=noAuto,proto3" json:"no_auto,omitempty"`
 	ClosedTimestampLagMillis uint64 `protobuf:"varint,17,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
 	DefaultTtlMillis         uint64 `protobuf:"varint,16,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3" json:"default_ttl_millis,omitempty"`
+	QuotaBytes               uint64 `protobuf:"varint,18,opt,name=quota_bytes,json=quotaBytes,proto3" json:"quota_bytes,omitempty"`
+	QuotaRequestsPerSecond   uint64 `protobuf:"varint,19,opt,name=quota_requests_per_second,json=quotaRequestsPerSecond,proto3" json:"quota_requests_per_second,omitempty"`
+	QuotaBytesPerSecond      uint64 `protobuf:"varint,20,opt,name=quota_bytes_per_second,json=quotaBytesPerSecond,proto3" json:"quota_bytes_per_second,omitempty"`
 	unknownFields            protoimpl.UnknownFields
 	sizeCache                protoimpl.SizeCache
 }
 
 func (x *CreateKeyspaceRequest) Reset() {
 	*x = CreateKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2601,7 +2850,7 @@ func (x *CreateKeyspaceRequest) String() string {
 func (*CreateKeyspaceRequest) ProtoMessage() {}
 
 func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[25]
+	mi := &file_clusterpb_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2614,7 +2863,7 @@ func (x *CreateKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{25}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateKeyspaceRequest) GetName() string {
@@ -2736,6 +2985,27 @@ func (x *CreateKeyspaceRequest) GetDefaultTtlMillis() uint64 {
 	return 0
 }
 
+func (x *CreateKeyspaceRequest) GetQuotaBytes() uint64 {
+	if x != nil {
+		return x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *CreateKeyspaceRequest) GetQuotaRequestsPerSecond() uint64 {
+	if x != nil {
+		return x.QuotaRequestsPerSecond
+	}
+	return 0
+}
+
+func (x *CreateKeyspaceRequest) GetQuotaBytesPerSecond() uint64 {
+	if x != nil {
+		return x.QuotaBytesPerSecond
+	}
+	return 0
+}
+
 type CreateKeyspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -2745,7 +3015,7 @@ type CreateKeyspaceResponse struct {
 
 func (x *CreateKeyspaceResponse) Reset() {
 	*x = CreateKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +3027,7 @@ func (x *CreateKeyspaceResponse) String() string {
 func (*CreateKeyspaceResponse) ProtoMessage() {}
 
 func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[26]
+	mi := &file_clusterpb_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +3040,7 @@ func (x *CreateKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{26}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2799,13 +3069,18 @@ type AlterKeyspaceRequest struct {
 	ClosedTimestampLagMillis uint64 `protobuf:"varint,11,opt,name=closed_timestamp_lag_millis,json=closedTimestampLagMillis,proto3" json:"closed_timestamp_lag_millis,omitempty"`
 	// 0: what is written from now on does not expire by itself.
 	DefaultTtlMillis *uint64 `protobuf:"varint,10,opt,name=default_ttl_millis,json=defaultTtlMillis,proto3,oneof" json:"default_ttl_millis,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// 0: no quota from now on. An earlier version of the core ignores these, and the keyspace in its
+	// answer lacks them.
+	QuotaBytes             *uint64 `protobuf:"varint,12,opt,name=quota_bytes,json=quotaBytes,proto3,oneof" json:"quota_bytes,omitempty"`
+	QuotaRequestsPerSecond *uint64 `protobuf:"varint,13,opt,name=quota_requests_per_second,json=quotaRequestsPerSecond,proto3,oneof" json:"quota_requests_per_second,omitempty"`
+	QuotaBytesPerSecond    *uint64 `protobuf:"varint,14,opt,name=quota_bytes_per_second,json=quotaBytesPerSecond,proto3,oneof" json:"quota_bytes_per_second,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
 }
 
 func (x *AlterKeyspaceRequest) Reset() {
 	*x = AlterKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3092,7 @@ func (x *AlterKeyspaceRequest) String() string {
 func (*AlterKeyspaceRequest) ProtoMessage() {}
 
 func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[27]
+	mi := &file_clusterpb_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3105,7 @@ func (x *AlterKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{27}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AlterKeyspaceRequest) GetName() string {
@@ -2910,6 +3185,27 @@ func (x *AlterKeyspaceRequest) GetDefaultTtlMillis() uint64 {
 	return 0
 }
 
+func (x *AlterKeyspaceRequest) GetQuotaBytes() uint64 {
+	if x != nil && x.QuotaBytes != nil {
+		return *x.QuotaBytes
+	}
+	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetQuotaRequestsPerSecond() uint64 {
+	if x != nil && x.QuotaRequestsPerSecond != nil {
+		return *x.QuotaRequestsPerSecond
+	}
+	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetQuotaBytesPerSecond() uint64 {
+	if x != nil && x.QuotaBytesPerSecond != nil {
+		return *x.QuotaBytesPerSecond
+	}
+	return 0
+}
+
 type AlterKeyspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -2919,7 +3215,7 @@ type AlterKeyspaceResponse struct {
 
 func (x *AlterKeyspaceResponse) Reset() {
 	*x = AlterKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3227,7 @@ func (x *AlterKeyspaceResponse) String() string {
 func (*AlterKeyspaceResponse) ProtoMessage() {}
 
 func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[28]
+	mi := &file_clusterpb_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3240,7 @@ func (x *AlterKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlterKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*AlterKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{28}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AlterKeyspaceResponse) GetKeyspace() *Keyspace {
@@ -2964,7 +3260,7 @@ type DropKeyspaceRequest struct {
 
 func (x *DropKeyspaceRequest) Reset() {
 	*x = DropKeyspaceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3272,7 @@ func (x *DropKeyspaceRequest) String() string {
 func (*DropKeyspaceRequest) ProtoMessage() {}
 
 func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[29]
+	mi := &file_clusterpb_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3285,7 @@ func (x *DropKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{29}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DropKeyspaceRequest) GetName() string {
@@ -3014,7 +3310,7 @@ type DropKeyspaceResponse struct {
 
 func (x *DropKeyspaceResponse) Reset() {
 	*x = DropKeyspaceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3322,7 @@ func (x *DropKeyspaceResponse) String() string {
 func (*DropKeyspaceResponse) ProtoMessage() {}
 
 func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[30]
+	mi := &file_clusterpb_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3335,7 @@ func (x *DropKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DropKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{30}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 type SetConsumerRequest struct {
@@ -3063,7 +3359,7 @@ type SetConsumerRequest struct {
 
 func (x *SetConsumerRequest) Reset() {
 	*x = SetConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3371,7 @@ func (x *SetConsumerRequest) String() string {
 func (*SetConsumerRequest) ProtoMessage() {}
 
 func (x *SetConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[31]
+	mi := &file_clusterpb_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3384,7 @@ func (x *SetConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConsumerRequest.ProtoReflect.Descriptor instead.
 func (*SetConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{31}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetConsumerRequest) GetKeyspace() string {
@@ -3151,7 +3447,7 @@ type SetConsumerResponse struct {
 
 func (x *SetConsumerResponse) Reset() {
 	*x = SetConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3459,7 @@ func (x *SetConsumerResponse) String() string {
 func (*SetConsumerResponse) ProtoMessage() {}
 
 func (x *SetConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[32]
+	mi := &file_clusterpb_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3472,7 @@ func (x *SetConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConsumerResponse.ProtoReflect.Descriptor instead.
 func (*SetConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{32}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetConsumerResponse) GetConsumer() *Consumer {
@@ -3203,7 +3499,7 @@ type GetConsumerRequest struct {
 
 func (x *GetConsumerRequest) Reset() {
 	*x = GetConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3511,7 @@ func (x *GetConsumerRequest) String() string {
 func (*GetConsumerRequest) ProtoMessage() {}
 
 func (x *GetConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[33]
+	mi := &file_clusterpb_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3524,7 @@ func (x *GetConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConsumerRequest.ProtoReflect.Descriptor instead.
 func (*GetConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{33}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetConsumerRequest) GetKeyspace() string {
@@ -3255,7 +3551,7 @@ type GetConsumerResponse struct {
 
 func (x *GetConsumerResponse) Reset() {
 	*x = GetConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3563,7 @@ func (x *GetConsumerResponse) String() string {
 func (*GetConsumerResponse) ProtoMessage() {}
 
 func (x *GetConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[34]
+	mi := &file_clusterpb_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3576,7 @@ func (x *GetConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConsumerResponse.ProtoReflect.Descriptor instead.
 func (*GetConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{34}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetConsumerResponse) GetConsumer() *Consumer {
@@ -3302,7 +3598,7 @@ type ListConsumersRequest struct {
 
 func (x *ListConsumersRequest) Reset() {
 	*x = ListConsumersRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3610,7 @@ func (x *ListConsumersRequest) String() string {
 func (*ListConsumersRequest) ProtoMessage() {}
 
 func (x *ListConsumersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[35]
+	mi := &file_clusterpb_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3623,7 @@ func (x *ListConsumersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsumersRequest.ProtoReflect.Descriptor instead.
 func (*ListConsumersRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{35}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListConsumersRequest) GetKeyspace() string {
@@ -3356,7 +3652,7 @@ type ListConsumersResponse struct {
 
 func (x *ListConsumersResponse) Reset() {
 	*x = ListConsumersResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3664,7 @@ func (x *ListConsumersResponse) String() string {
 func (*ListConsumersResponse) ProtoMessage() {}
 
 func (x *ListConsumersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[36]
+	mi := &file_clusterpb_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3677,7 @@ func (x *ListConsumersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConsumersResponse.ProtoReflect.Descriptor instead.
 func (*ListConsumersResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{36}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListConsumersResponse) GetConsumers() []*Consumer {
@@ -3408,7 +3704,7 @@ type DeleteConsumerRequest struct {
 
 func (x *DeleteConsumerRequest) Reset() {
 	*x = DeleteConsumerRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3716,7 @@ func (x *DeleteConsumerRequest) String() string {
 func (*DeleteConsumerRequest) ProtoMessage() {}
 
 func (x *DeleteConsumerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[37]
+	mi := &file_clusterpb_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3729,7 @@ func (x *DeleteConsumerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConsumerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteConsumerRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{37}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteConsumerRequest) GetKeyspace() string {
@@ -3459,7 +3755,7 @@ type DeleteConsumerResponse struct {
 
 func (x *DeleteConsumerResponse) Reset() {
 	*x = DeleteConsumerResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3767,7 @@ func (x *DeleteConsumerResponse) String() string {
 func (*DeleteConsumerResponse) ProtoMessage() {}
 
 func (x *DeleteConsumerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[38]
+	mi := &file_clusterpb_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3780,7 @@ func (x *DeleteConsumerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteConsumerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteConsumerResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{38}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteConsumerResponse) GetExisted() bool {
@@ -3502,7 +3798,7 @@ type ListKeyspacesRequest struct {
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3514,7 +3810,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[39]
+	mi := &file_clusterpb_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,7 +3823,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{39}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 type ListKeyspacesResponse struct {
@@ -3539,7 +3835,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3847,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[40]
+	mi := &file_clusterpb_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3860,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{40}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceInfo {
@@ -3579,14 +3875,16 @@ type KeyspaceInfo struct {
 	Keyspace   *Keyspace              `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	Partitions uint64                 `protobuf:"varint,2,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	// In words, when CREATING: "2 more nodes (has 1, needs 3)".
-	WaitingFor    string `protobuf:"bytes,3,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	WaitingFor string `protobuf:"bytes,3,opt,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
+	// Not there: the keyspace has no quota, or the leader of the core does not know yet.
+	Usage         *KeyspaceUsage `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyspaceInfo) Reset() {
 	*x = KeyspaceInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3896,7 @@ func (x *KeyspaceInfo) String() string {
 func (*KeyspaceInfo) ProtoMessage() {}
 
 func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[41]
+	mi := &file_clusterpb_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3909,7 @@ func (x *KeyspaceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceInfo.ProtoReflect.Descriptor instead.
 func (*KeyspaceInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{41}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KeyspaceInfo) GetKeyspace() *Keyspace {
@@ -3635,6 +3933,76 @@ func (x *KeyspaceInfo) GetWaitingFor() string {
 	return ""
 }
 
+func (x *KeyspaceInfo) GetUsage() *KeyspaceUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+// KeyspaceUsage is how much of its quotas a keyspace uses, as far as nodes have reported it.
+type KeyspaceUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is stored, as quota_bytes counts it.
+	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The demand in a second, as in KeyspaceDemand, of all nodes. 0 if there is no such quota.
+	RequestsPerSecond uint64 `protobuf:"varint,2,opt,name=requests_per_second,json=requestsPerSecond,proto3" json:"requests_per_second,omitempty"`
+	BytesPerSecond    uint64 `protobuf:"varint,3,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *KeyspaceUsage) Reset() {
+	*x = KeyspaceUsage{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyspaceUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyspaceUsage) ProtoMessage() {}
+
+func (x *KeyspaceUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyspaceUsage.ProtoReflect.Descriptor instead.
+func (*KeyspaceUsage) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *KeyspaceUsage) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *KeyspaceUsage) GetRequestsPerSecond() uint64 {
+	if x != nil {
+		return x.RequestsPerSecond
+	}
+	return 0
+}
+
+func (x *KeyspaceUsage) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
 type ListPartitionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
@@ -3644,7 +4012,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3656,7 +4024,7 @@ func (x *ListPartitionsRequest) String() string {
 func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[42]
+	mi := &file_clusterpb_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +4037,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{42}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListPartitionsRequest) GetKeyspace() string {
@@ -3702,7 +4070,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +4082,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[43]
+	mi := &file_clusterpb_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +4095,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{43}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PartitionInfo) GetPartition() *Partition {
@@ -3836,7 +4204,7 @@ type RegisterNodeRequest struct {
 
 func (x *RegisterNodeRequest) Reset() {
 	*x = RegisterNodeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4216,7 @@ func (x *RegisterNodeRequest) String() string {
 func (*RegisterNodeRequest) ProtoMessage() {}
 
 func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[44]
+	mi := &file_clusterpb_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4229,7 @@ func (x *RegisterNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeRequest.ProtoReflect.Descriptor instead.
 func (*RegisterNodeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{44}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RegisterNodeRequest) GetCluster() uint64 {
@@ -3954,7 +4322,7 @@ type RegisterNodeResponse struct {
 
 func (x *RegisterNodeResponse) Reset() {
 	*x = RegisterNodeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4334,7 @@ func (x *RegisterNodeResponse) String() string {
 func (*RegisterNodeResponse) ProtoMessage() {}
 
 func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[45]
+	mi := &file_clusterpb_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4347,7 @@ func (x *RegisterNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterNodeResponse.ProtoReflect.Descriptor instead.
 func (*RegisterNodeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{45}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RegisterNodeResponse) GetCluster() uint64 {
@@ -4031,7 +4399,7 @@ type GuardState struct {
 
 func (x *GuardState) Reset() {
 	*x = GuardState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +4411,7 @@ func (x *GuardState) String() string {
 func (*GuardState) ProtoMessage() {}
 
 func (x *GuardState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[46]
+	mi := &file_clusterpb_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +4424,7 @@ func (x *GuardState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardState.ProtoReflect.Descriptor instead.
 func (*GuardState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{46}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GuardState) GetVersion() uint64 {
@@ -4097,7 +4465,7 @@ type GuardReport struct {
 
 func (x *GuardReport) Reset() {
 	*x = GuardReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4109,7 +4477,7 @@ func (x *GuardReport) String() string {
 func (*GuardReport) ProtoMessage() {}
 
 func (x *GuardReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[47]
+	mi := &file_clusterpb_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4490,7 @@ func (x *GuardReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardReport.ProtoReflect.Descriptor instead.
 func (*GuardReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{47}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GuardReport) GetGuard() *GuardState {
@@ -4164,7 +4532,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4544,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[48]
+	mi := &file_clusterpb_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4557,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{48}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *HeartbeatRequest) GetCluster() uint64 {
@@ -4290,7 +4658,7 @@ type PartitionReport struct {
 
 func (x *PartitionReport) Reset() {
 	*x = PartitionReport{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4302,7 +4670,7 @@ func (x *PartitionReport) String() string {
 func (*PartitionReport) ProtoMessage() {}
 
 func (x *PartitionReport) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[49]
+	mi := &file_clusterpb_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4315,7 +4683,7 @@ func (x *PartitionReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionReport.ProtoReflect.Descriptor instead.
 func (*PartitionReport) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{49}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PartitionReport) GetPartition() uint64 {
@@ -4480,7 +4848,7 @@ type Activity struct {
 
 func (x *Activity) Reset() {
 	*x = Activity{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4860,7 @@ func (x *Activity) String() string {
 func (*Activity) ProtoMessage() {}
 
 func (x *Activity) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[50]
+	mi := &file_clusterpb_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4873,7 @@ func (x *Activity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Activity.ProtoReflect.Descriptor instead.
 func (*Activity) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{50}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Activity) GetLoadMicro() uint64 {
@@ -4563,7 +4931,7 @@ type SplitHints struct {
 
 func (x *SplitHints) Reset() {
 	*x = SplitHints{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4943,7 @@ func (x *SplitHints) String() string {
 func (*SplitHints) ProtoMessage() {}
 
 func (x *SplitHints) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[51]
+	mi := &file_clusterpb_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4956,7 @@ func (x *SplitHints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitHints.ProtoReflect.Descriptor instead.
 func (*SplitHints) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{51}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SplitHints) GetByLoad() *SplitKey {
@@ -4647,7 +5015,7 @@ type SplitKey struct {
 
 func (x *SplitKey) Reset() {
 	*x = SplitKey{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +5027,7 @@ func (x *SplitKey) String() string {
 func (*SplitKey) ProtoMessage() {}
 
 func (x *SplitKey) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[52]
+	mi := &file_clusterpb_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +5040,7 @@ func (x *SplitKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitKey.ProtoReflect.Descriptor instead.
 func (*SplitKey) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{52}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SplitKey) GetKey() []byte {
@@ -4712,16 +5080,18 @@ type HeartbeatResponse struct {
 	// carry out any more, or has carried out, it leaves alone.
 	Orders []*Order `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
 	// The members of the core.
-	Core          *CoreMembers  `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
-	Guard         *GuardState   `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
-	Level         *ClusterLevel `protobuf:"bytes,6,opt,name=level,proto3" json:"level,omitempty"`
+	Core  *CoreMembers  `protobuf:"bytes,4,opt,name=core,proto3" json:"core,omitempty"`
+	Guard *GuardState   `protobuf:"bytes,5,opt,name=guard,proto3" json:"guard,omitempty"`
+	Level *ClusterLevel `protobuf:"bytes,6,opt,name=level,proto3" json:"level,omitempty"`
+	// Of keyspaces with quotas.
+	Shares        []*KeyspaceShare `protobuf:"bytes,7,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +5103,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[53]
+	mi := &file_clusterpb_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +5116,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{53}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *HeartbeatResponse) GetWantFull() bool {
@@ -4791,6 +5161,13 @@ func (x *HeartbeatResponse) GetLevel() *ClusterLevel {
 	return nil
 }
 
+func (x *HeartbeatResponse) GetShares() []*KeyspaceShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
 type MoveReplicaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint64                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -4802,7 +5179,7 @@ type MoveReplicaRequest struct {
 
 func (x *MoveReplicaRequest) Reset() {
 	*x = MoveReplicaRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4814,7 +5191,7 @@ func (x *MoveReplicaRequest) String() string {
 func (*MoveReplicaRequest) ProtoMessage() {}
 
 func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[54]
+	mi := &file_clusterpb_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4827,7 +5204,7 @@ func (x *MoveReplicaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaRequest.ProtoReflect.Descriptor instead.
 func (*MoveReplicaRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{54}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *MoveReplicaRequest) GetPartition() uint64 {
@@ -4860,7 +5237,7 @@ type MoveReplicaResponse struct {
 
 func (x *MoveReplicaResponse) Reset() {
 	*x = MoveReplicaResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +5249,7 @@ func (x *MoveReplicaResponse) String() string {
 func (*MoveReplicaResponse) ProtoMessage() {}
 
 func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[55]
+	mi := &file_clusterpb_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +5262,7 @@ func (x *MoveReplicaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveReplicaResponse.ProtoReflect.Descriptor instead.
 func (*MoveReplicaResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{55}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *MoveReplicaResponse) GetOperator() uint64 {
@@ -4904,7 +5281,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5293,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[56]
+	mi := &file_clusterpb_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5306,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{56}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CancelOperatorRequest) GetPartition() uint64 {
@@ -4947,7 +5324,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +5336,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[57]
+	mi := &file_clusterpb_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +5349,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{57}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 type ListOperatorsRequest struct {
@@ -4983,7 +5360,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +5372,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[58]
+	mi := &file_clusterpb_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +5385,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{58}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 type ListOperatorsResponse struct {
@@ -5022,7 +5399,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +5411,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[59]
+	mi := &file_clusterpb_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +5424,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{59}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListOperatorsResponse) GetOperators() []*OperatorInfo {
@@ -5101,7 +5478,7 @@ type OperatorInfo struct {
 
 func (x *OperatorInfo) Reset() {
 	*x = OperatorInfo{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5113,7 +5490,7 @@ func (x *OperatorInfo) String() string {
 func (*OperatorInfo) ProtoMessage() {}
 
 func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[60]
+	mi := &file_clusterpb_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5126,7 +5503,7 @@ func (x *OperatorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorInfo.ProtoReflect.Descriptor instead.
 func (*OperatorInfo) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{60}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OperatorInfo) GetOperator() uint64 {
@@ -5279,7 +5656,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5668,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[61]
+	mi := &file_clusterpb_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5681,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{61}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TransferLeaderRequest) GetPartition() uint64 {
@@ -5330,7 +5707,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5719,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[62]
+	mi := &file_clusterpb_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5732,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{62}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TransferLeaderResponse) GetOperator() uint64 {
@@ -5377,7 +5754,7 @@ type SplitPartitionRequest struct {
 
 func (x *SplitPartitionRequest) Reset() {
 	*x = SplitPartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5766,7 @@ func (x *SplitPartitionRequest) String() string {
 func (*SplitPartitionRequest) ProtoMessage() {}
 
 func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[63]
+	mi := &file_clusterpb_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5779,7 @@ func (x *SplitPartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionRequest.ProtoReflect.Descriptor instead.
 func (*SplitPartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{63}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SplitPartitionRequest) GetKeyspace() string {
@@ -5432,7 +5809,7 @@ type SplitPartitionResponse struct {
 
 func (x *SplitPartitionResponse) Reset() {
 	*x = SplitPartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5821,7 @@ func (x *SplitPartitionResponse) String() string {
 func (*SplitPartitionResponse) ProtoMessage() {}
 
 func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[64]
+	mi := &file_clusterpb_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5834,7 @@ func (x *SplitPartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitPartitionResponse.ProtoReflect.Descriptor instead.
 func (*SplitPartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{64}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SplitPartitionResponse) GetOperator() uint64 {
@@ -5490,7 +5867,7 @@ type MergePartitionRequest struct {
 
 func (x *MergePartitionRequest) Reset() {
 	*x = MergePartitionRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5879,7 @@ func (x *MergePartitionRequest) String() string {
 func (*MergePartitionRequest) ProtoMessage() {}
 
 func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[65]
+	mi := &file_clusterpb_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5892,7 @@ func (x *MergePartitionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionRequest.ProtoReflect.Descriptor instead.
 func (*MergePartitionRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{65}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *MergePartitionRequest) GetPartition() uint64 {
@@ -5537,7 +5914,7 @@ type MergePartitionResponse struct {
 
 func (x *MergePartitionResponse) Reset() {
 	*x = MergePartitionResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5926,7 @@ func (x *MergePartitionResponse) String() string {
 func (*MergePartitionResponse) ProtoMessage() {}
 
 func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[66]
+	mi := &file_clusterpb_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5939,7 @@ func (x *MergePartitionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MergePartitionResponse.ProtoReflect.Descriptor instead.
 func (*MergePartitionResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{66}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *MergePartitionResponse) GetOperator() uint64 {
@@ -5599,7 +5976,7 @@ type SetNodeStatusRequest struct {
 
 func (x *SetNodeStatusRequest) Reset() {
 	*x = SetNodeStatusRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5611,7 +5988,7 @@ func (x *SetNodeStatusRequest) String() string {
 func (*SetNodeStatusRequest) ProtoMessage() {}
 
 func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[67]
+	mi := &file_clusterpb_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5624,7 +6001,7 @@ func (x *SetNodeStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusRequest.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{67}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetNodeStatusRequest) GetNode() uint64 {
@@ -5670,7 +6047,7 @@ type SetNodeStatusResponse struct {
 
 func (x *SetNodeStatusResponse) Reset() {
 	*x = SetNodeStatusResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5682,7 +6059,7 @@ func (x *SetNodeStatusResponse) String() string {
 func (*SetNodeStatusResponse) ProtoMessage() {}
 
 func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[68]
+	mi := &file_clusterpb_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5695,7 +6072,7 @@ func (x *SetNodeStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeStatusResponse.ProtoReflect.Descriptor instead.
 func (*SetNodeStatusResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{68}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetNodeStatusResponse) GetBefore() NodeStatus {
@@ -5782,7 +6159,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5794,7 +6171,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[69]
+	mi := &file_clusterpb_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5807,7 +6184,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{69}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UpgradeRequest) GetFinalize() bool {
@@ -5846,7 +6223,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +6235,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[70]
+	mi := &file_clusterpb_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +6248,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{70}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UpgradeResponse) GetLevel() *ClusterLevel {
@@ -5950,7 +6327,7 @@ type UpgradeServer struct {
 
 func (x *UpgradeServer) Reset() {
 	*x = UpgradeServer{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5962,7 +6339,7 @@ func (x *UpgradeServer) String() string {
 func (*UpgradeServer) ProtoMessage() {}
 
 func (x *UpgradeServer) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[71]
+	mi := &file_clusterpb_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5975,7 +6352,7 @@ func (x *UpgradeServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeServer.ProtoReflect.Descriptor instead.
 func (*UpgradeServer) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{71}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UpgradeServer) GetNode() uint64 {
@@ -6038,7 +6415,7 @@ type UpgradeGate struct {
 
 func (x *UpgradeGate) Reset() {
 	*x = UpgradeGate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6427,7 @@ func (x *UpgradeGate) String() string {
 func (*UpgradeGate) ProtoMessage() {}
 
 func (x *UpgradeGate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[72]
+	mi := &file_clusterpb_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6440,7 @@ func (x *UpgradeGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeGate.ProtoReflect.Descriptor instead.
 func (*UpgradeGate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{72}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpgradeGate) GetName() string {
@@ -6100,7 +6477,7 @@ type ConfirmRecoveryRequest struct {
 
 func (x *ConfirmRecoveryRequest) Reset() {
 	*x = ConfirmRecoveryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6112,7 +6489,7 @@ func (x *ConfirmRecoveryRequest) String() string {
 func (*ConfirmRecoveryRequest) ProtoMessage() {}
 
 func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[73]
+	mi := &file_clusterpb_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6125,7 +6502,7 @@ func (x *ConfirmRecoveryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{73}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ConfirmRecoveryRequest) GetPlan() string {
@@ -6166,7 +6543,7 @@ type RecoveredPartition struct {
 
 func (x *RecoveredPartition) Reset() {
 	*x = RecoveredPartition{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6555,7 @@ func (x *RecoveredPartition) String() string {
 func (*RecoveredPartition) ProtoMessage() {}
 
 func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[74]
+	mi := &file_clusterpb_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6568,7 @@ func (x *RecoveredPartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveredPartition.ProtoReflect.Descriptor instead.
 func (*RecoveredPartition) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{74}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RecoveredPartition) GetPartition() uint64 {
@@ -6256,7 +6633,7 @@ type ConfirmRecoveryResponse struct {
 
 func (x *ConfirmRecoveryResponse) Reset() {
 	*x = ConfirmRecoveryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +6645,7 @@ func (x *ConfirmRecoveryResponse) String() string {
 func (*ConfirmRecoveryResponse) ProtoMessage() {}
 
 func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[75]
+	mi := &file_clusterpb_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +6658,7 @@ func (x *ConfirmRecoveryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfirmRecoveryResponse.ProtoReflect.Descriptor instead.
 func (*ConfirmRecoveryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{75}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ConfirmRecoveryResponse) GetRecovered() uint64 {
@@ -6317,7 +6694,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6706,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[76]
+	mi := &file_clusterpb_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,7 +6719,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{76}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *WhyRequest) GetPartition() uint64 {
@@ -6378,7 +6755,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6390,7 +6767,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[77]
+	mi := &file_clusterpb_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6403,7 +6780,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{77}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *WhyResponse) GetText() string {
@@ -6433,7 +6810,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6445,7 +6822,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[78]
+	mi := &file_clusterpb_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6458,7 +6835,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{78}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListEventsRequest) GetPartition() uint64 {
@@ -6491,7 +6868,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6503,7 +6880,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[79]
+	mi := &file_clusterpb_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6516,7 +6893,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{79}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -6563,7 +6940,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6575,7 +6952,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[80]
+	mi := &file_clusterpb_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6588,7 +6965,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{80}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Event) GetNumber() uint64 {
@@ -6747,7 +7124,7 @@ type SetPlacementRequest struct {
 
 func (x *SetPlacementRequest) Reset() {
 	*x = SetPlacementRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6759,7 +7136,7 @@ func (x *SetPlacementRequest) String() string {
 func (*SetPlacementRequest) ProtoMessage() {}
 
 func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[81]
+	mi := &file_clusterpb_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6772,7 +7149,7 @@ func (x *SetPlacementRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementRequest.ProtoReflect.Descriptor instead.
 func (*SetPlacementRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{81}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetPlacementRequest) GetChange() *PlacementSettings {
@@ -6792,7 +7169,7 @@ type SetPlacementResponse struct {
 
 func (x *SetPlacementResponse) Reset() {
 	*x = SetPlacementResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6804,7 +7181,7 @@ func (x *SetPlacementResponse) String() string {
 func (*SetPlacementResponse) ProtoMessage() {}
 
 func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[82]
+	mi := &file_clusterpb_cluster_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6817,7 +7194,7 @@ func (x *SetPlacementResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlacementResponse.ProtoReflect.Descriptor instead.
 func (*SetPlacementResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{82}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetPlacementResponse) GetSettings() *PlacementSettings {
@@ -6849,7 +7226,7 @@ type PlacementSettings struct {
 
 func (x *PlacementSettings) Reset() {
 	*x = PlacementSettings{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6861,7 +7238,7 @@ func (x *PlacementSettings) String() string {
 func (*PlacementSettings) ProtoMessage() {}
 
 func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[83]
+	mi := &file_clusterpb_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6874,7 +7251,7 @@ func (x *PlacementSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementSettings.ProtoReflect.Descriptor instead.
 func (*PlacementSettings) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{83}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PlacementSettings) GetPaused() bool {
@@ -6949,7 +7326,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6961,7 +7338,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[84]
+	mi := &file_clusterpb_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6974,7 +7351,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{84}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Order) GetOperator() uint64 {
@@ -7023,7 +7400,7 @@ type CoreHint struct {
 
 func (x *CoreHint) Reset() {
 	*x = CoreHint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7035,7 +7412,7 @@ func (x *CoreHint) String() string {
 func (*CoreHint) ProtoMessage() {}
 
 func (x *CoreHint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[85]
+	mi := &file_clusterpb_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7048,7 +7425,7 @@ func (x *CoreHint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreHint.ProtoReflect.Descriptor instead.
 func (*CoreHint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{85}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CoreHint) GetLeader() string {
@@ -7075,7 +7452,7 @@ type LevelRefusal struct {
 
 func (x *LevelRefusal) Reset() {
 	*x = LevelRefusal{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +7464,7 @@ func (x *LevelRefusal) String() string {
 func (*LevelRefusal) ProtoMessage() {}
 
 func (x *LevelRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[86]
+	mi := &file_clusterpb_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +7477,7 @@ func (x *LevelRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelRefusal.ProtoReflect.Descriptor instead.
 func (*LevelRefusal) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{86}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LevelRefusal) GetLevel() *ClusterLevel {
@@ -7124,7 +7501,7 @@ type CoreTrouble struct {
 
 func (x *CoreTrouble) Reset() {
 	*x = CoreTrouble{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7136,7 +7513,7 @@ func (x *CoreTrouble) String() string {
 func (*CoreTrouble) ProtoMessage() {}
 
 func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[87]
+	mi := &file_clusterpb_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7149,7 +7526,7 @@ func (x *CoreTrouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreTrouble.ProtoReflect.Descriptor instead.
 func (*CoreTrouble) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{87}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CoreTrouble) GetNoQuorum() bool {
@@ -7202,7 +7579,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7591,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[88]
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7604,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{88}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -7339,7 +7716,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7351,7 +7728,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[89]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7364,7 +7741,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{89}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -7397,7 +7774,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +7786,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[90]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +7799,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{90}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -7485,7 +7862,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7497,7 +7874,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[91]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7510,7 +7887,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{91}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -7575,7 +7952,7 @@ type GuardingRequest struct {
 
 func (x *GuardingRequest) Reset() {
 	*x = GuardingRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7587,7 +7964,7 @@ func (x *GuardingRequest) String() string {
 func (*GuardingRequest) ProtoMessage() {}
 
 func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7600,7 +7977,7 @@ func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingRequest.ProtoReflect.Descriptor instead.
 func (*GuardingRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GuardingRequest) GetCluster() uint64 {
@@ -7638,7 +8015,7 @@ type GuardingResponse struct {
 
 func (x *GuardingResponse) Reset() {
 	*x = GuardingResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7650,7 +8027,7 @@ func (x *GuardingResponse) String() string {
 func (*GuardingResponse) ProtoMessage() {}
 
 func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7663,7 +8040,7 @@ func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingResponse.ProtoReflect.Descriptor instead.
 func (*GuardingResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GuardingResponse) GetGuard() *GuardState {
@@ -7700,7 +8077,7 @@ type UnguardedServer struct {
 
 func (x *UnguardedServer) Reset() {
 	*x = UnguardedServer{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7712,7 +8089,7 @@ func (x *UnguardedServer) String() string {
 func (*UnguardedServer) ProtoMessage() {}
 
 func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7725,7 +8102,7 @@ func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnguardedServer.ProtoReflect.Descriptor instead.
 func (*UnguardedServer) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *UnguardedServer) GetNode() uint64 {
@@ -7762,7 +8139,7 @@ type AuthorityAsk struct {
 
 func (x *AuthorityAsk) Reset() {
 	*x = AuthorityAsk{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7774,7 +8151,7 @@ func (x *AuthorityAsk) String() string {
 func (*AuthorityAsk) ProtoMessage() {}
 
 func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7787,7 +8164,7 @@ func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityAsk.ProtoReflect.Descriptor instead.
 func (*AuthorityAsk) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AuthorityAsk) GetCluster() uint64 {
@@ -7829,7 +8206,7 @@ type AuthorityUpdate struct {
 
 func (x *AuthorityUpdate) Reset() {
 	*x = AuthorityUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7841,7 +8218,7 @@ func (x *AuthorityUpdate) String() string {
 func (*AuthorityUpdate) ProtoMessage() {}
 
 func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7854,7 +8231,7 @@ func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityUpdate.ProtoReflect.Descriptor instead.
 func (*AuthorityUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AuthorityUpdate) GetAnswers() uint64 {
@@ -7924,7 +8301,7 @@ type AuthorityRecord struct {
 
 func (x *AuthorityRecord) Reset() {
 	*x = AuthorityRecord{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8313,7 @@ func (x *AuthorityRecord) String() string {
 func (*AuthorityRecord) ProtoMessage() {}
 
 func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8326,7 @@ func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityRecord.ProtoReflect.Descriptor instead.
 func (*AuthorityRecord) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AuthorityRecord) GetName() string {
@@ -7974,7 +8351,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7986,7 +8363,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7999,7 +8376,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 type CoordinationExecuteRequest struct {
@@ -8015,7 +8392,7 @@ type CoordinationExecuteRequest struct {
 
 func (x *CoordinationExecuteRequest) Reset() {
 	*x = CoordinationExecuteRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8027,7 +8404,7 @@ func (x *CoordinationExecuteRequest) String() string {
 func (*CoordinationExecuteRequest) ProtoMessage() {}
 
 func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8040,7 +8417,7 @@ func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CoordinationExecuteRequest) GetCluster() uint64 {
@@ -8074,7 +8451,7 @@ type CoordinationExecuteResponse struct {
 
 func (x *CoordinationExecuteResponse) Reset() {
 	*x = CoordinationExecuteResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8086,7 +8463,7 @@ func (x *CoordinationExecuteResponse) String() string {
 func (*CoordinationExecuteResponse) ProtoMessage() {}
 
 func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8099,7 +8476,7 @@ func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CoordinationExecuteResponse) GetResult() []byte {
@@ -8118,7 +8495,7 @@ type CoordinationIndexRequest struct {
 
 func (x *CoordinationIndexRequest) Reset() {
 	*x = CoordinationIndexRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8130,7 +8507,7 @@ func (x *CoordinationIndexRequest) String() string {
 func (*CoordinationIndexRequest) ProtoMessage() {}
 
 func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8143,7 +8520,7 @@ func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CoordinationIndexRequest) GetCluster() uint64 {
@@ -8162,7 +8539,7 @@ type CoordinationIndexResponse struct {
 
 func (x *CoordinationIndexResponse) Reset() {
 	*x = CoordinationIndexResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8174,7 +8551,7 @@ func (x *CoordinationIndexResponse) String() string {
 func (*CoordinationIndexResponse) ProtoMessage() {}
 
 func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8187,7 +8564,7 @@ func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CoordinationIndexResponse) GetIndex() uint64 {
@@ -8207,7 +8584,7 @@ type CoordinationLeaseRequest struct {
 
 func (x *CoordinationLeaseRequest) Reset() {
 	*x = CoordinationLeaseRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8219,7 +8596,7 @@ func (x *CoordinationLeaseRequest) String() string {
 func (*CoordinationLeaseRequest) ProtoMessage() {}
 
 func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8232,7 +8609,7 @@ func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CoordinationLeaseRequest) GetCluster() uint64 {
@@ -8259,7 +8636,7 @@ type CoordinationLeaseResponse struct {
 
 func (x *CoordinationLeaseResponse) Reset() {
 	*x = CoordinationLeaseResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8271,7 +8648,7 @@ func (x *CoordinationLeaseResponse) String() string {
 func (*CoordinationLeaseResponse) ProtoMessage() {}
 
 func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8284,7 +8661,7 @@ func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
@@ -8304,7 +8681,7 @@ type CoordinationRenewAllRequest struct {
 
 func (x *CoordinationRenewAllRequest) Reset() {
 	*x = CoordinationRenewAllRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8316,7 +8693,7 @@ func (x *CoordinationRenewAllRequest) String() string {
 func (*CoordinationRenewAllRequest) ProtoMessage() {}
 
 func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8329,7 +8706,7 @@ func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
@@ -8356,7 +8733,7 @@ type CoordinationRenewAllResponse struct {
 
 func (x *CoordinationRenewAllResponse) Reset() {
 	*x = CoordinationRenewAllResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8368,7 +8745,7 @@ func (x *CoordinationRenewAllResponse) String() string {
 func (*CoordinationRenewAllResponse) ProtoMessage() {}
 
 func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8381,7 +8758,7 @@ func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
@@ -8403,7 +8780,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8415,7 +8792,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8428,7 +8805,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -8455,7 +8832,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8467,7 +8844,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8480,7 +8857,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -8505,7 +8882,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8517,7 +8894,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8530,7 +8907,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
 }
 
 type ListCoreRequest struct {
@@ -8543,7 +8920,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8555,7 +8932,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8568,7 +8945,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListCoreRequest) GetHealth() bool {
@@ -8595,7 +8972,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8607,7 +8984,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8620,7 +8997,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -8676,7 +9053,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8688,7 +9065,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8701,7 +9078,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -8762,7 +9139,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8774,7 +9151,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8787,7 +9164,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CheckRequest) GetCluster() uint64 {
@@ -8816,14 +9193,17 @@ type MemberHealth struct {
 	DiskSlow   bool   `protobuf:"varint,8,opt,name=disk_slow,json=diskSlow,proto3" json:"disk_slow,omitempty"`
 	SyncMicros uint64 `protobuf:"varint,9,opt,name=sync_micros,json=syncMicros,proto3" json:"sync_micros,omitempty"`
 	// A write to the log of the member has not ended for longer than an election timeout.
-	DiskStalled   bool `protobuf:"varint,10,opt,name=disk_stalled,json=diskStalled,proto3" json:"disk_stalled,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DiskStalled bool `protobuf:"varint,10,opt,name=disk_stalled,json=diskStalled,proto3" json:"disk_stalled,omitempty"`
+	// As in NodeStats, of the member's server and other members.
+	ProcessorWaitMicros uint64           `protobuf:"varint,11,opt,name=processor_wait_micros,json=processorWaitMicros,proto3" json:"processor_wait_micros,omitempty"`
+	RoundTrips          []*PeerRoundTrip `protobuf:"bytes,12,rep,name=round_trips,json=roundTrips,proto3" json:"round_trips,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *MemberHealth) Reset() {
 	*x = MemberHealth{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8835,7 +9215,7 @@ func (x *MemberHealth) String() string {
 func (*MemberHealth) ProtoMessage() {}
 
 func (x *MemberHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8848,7 +9228,7 @@ func (x *MemberHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberHealth.ProtoReflect.Descriptor instead.
 func (*MemberHealth) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *MemberHealth) GetNotReady() []string {
@@ -8921,6 +9301,20 @@ func (x *MemberHealth) GetDiskStalled() bool {
 	return false
 }
 
+func (x *MemberHealth) GetProcessorWaitMicros() uint64 {
+	if x != nil {
+		return x.ProcessorWaitMicros
+	}
+	return 0
+}
+
+func (x *MemberHealth) GetRoundTrips() []*PeerRoundTrip {
+	if x != nil {
+		return x.RoundTrips
+	}
+	return nil
+}
+
 type CoreFollower struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Replica uint64                 `protobuf:"varint,1,opt,name=replica,proto3" json:"replica,omitempty"`
@@ -8934,7 +9328,7 @@ type CoreFollower struct {
 
 func (x *CoreFollower) Reset() {
 	*x = CoreFollower{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8946,7 +9340,7 @@ func (x *CoreFollower) String() string {
 func (*CoreFollower) ProtoMessage() {}
 
 func (x *CoreFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8959,7 +9353,7 @@ func (x *CoreFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreFollower.ProtoReflect.Descriptor instead.
 func (*CoreFollower) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *CoreFollower) GetReplica() uint64 {
@@ -9002,7 +9396,7 @@ type CoordinationAlarm struct {
 
 func (x *CoordinationAlarm) Reset() {
 	*x = CoordinationAlarm{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9014,7 +9408,7 @@ func (x *CoordinationAlarm) String() string {
 func (*CoordinationAlarm) ProtoMessage() {}
 
 func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9027,7 +9421,7 @@ func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationAlarm.ProtoReflect.Descriptor instead.
 func (*CoordinationAlarm) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CoordinationAlarm) GetServer() uint64 {
@@ -9055,7 +9449,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9067,7 +9461,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9080,7 +9474,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -9122,7 +9516,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9134,7 +9528,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9147,7 +9541,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -9218,7 +9612,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9230,7 +9624,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9243,7 +9637,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -9292,7 +9686,7 @@ type CoreRefusal struct {
 
 func (x *CoreRefusal) Reset() {
 	*x = CoreRefusal{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9304,7 +9698,7 @@ func (x *CoreRefusal) String() string {
 func (*CoreRefusal) ProtoMessage() {}
 
 func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9317,7 +9711,7 @@ func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
 func (*CoreRefusal) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
@@ -9337,7 +9731,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9349,7 +9743,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9362,7 +9756,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -9414,7 +9808,7 @@ type Backup struct {
 
 func (x *Backup) Reset() {
 	*x = Backup{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9426,7 +9820,7 @@ func (x *Backup) String() string {
 func (*Backup) ProtoMessage() {}
 
 func (x *Backup) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9439,7 +9833,7 @@ func (x *Backup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backup.ProtoReflect.Descriptor instead.
 func (*Backup) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *Backup) GetId() string {
@@ -9590,7 +9984,7 @@ type Restore struct {
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9602,7 +9996,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9615,7 +10009,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Restore) GetBackup() string {
@@ -9699,7 +10093,7 @@ type Renaming struct {
 
 func (x *Renaming) Reset() {
 	*x = Renaming{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9711,7 +10105,7 @@ func (x *Renaming) String() string {
 func (*Renaming) ProtoMessage() {}
 
 func (x *Renaming) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9724,7 +10118,7 @@ func (x *Renaming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renaming.ProtoReflect.Descriptor instead.
 func (*Renaming) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Renaming) GetName() string {
@@ -9761,7 +10155,7 @@ type BackupProgress struct {
 
 func (x *BackupProgress) Reset() {
 	*x = BackupProgress{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[125]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9773,7 +10167,7 @@ func (x *BackupProgress) String() string {
 func (*BackupProgress) ProtoMessage() {}
 
 func (x *BackupProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[125]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9786,7 +10180,7 @@ func (x *BackupProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
 func (*BackupProgress) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *BackupProgress) GetStep() string {
@@ -9856,7 +10250,7 @@ type CreateBackupRequest struct {
 
 func (x *CreateBackupRequest) Reset() {
 	*x = CreateBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[126]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9868,7 +10262,7 @@ func (x *CreateBackupRequest) String() string {
 func (*CreateBackupRequest) ProtoMessage() {}
 
 func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[126]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9881,7 +10275,7 @@ func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupRequest.ProtoReflect.Descriptor instead.
 func (*CreateBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{126}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CreateBackupRequest) GetBackup() *Backup {
@@ -9900,7 +10294,7 @@ type CreateBackupResponse struct {
 
 func (x *CreateBackupResponse) Reset() {
 	*x = CreateBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[127]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9912,7 +10306,7 @@ func (x *CreateBackupResponse) String() string {
 func (*CreateBackupResponse) ProtoMessage() {}
 
 func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[127]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9925,7 +10319,7 @@ func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupResponse.ProtoReflect.Descriptor instead.
 func (*CreateBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{127}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *CreateBackupResponse) GetBackup() *Backup {
@@ -9989,7 +10383,7 @@ type BackupSchedule struct {
 
 func (x *BackupSchedule) Reset() {
 	*x = BackupSchedule{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10001,7 +10395,7 @@ func (x *BackupSchedule) String() string {
 func (*BackupSchedule) ProtoMessage() {}
 
 func (x *BackupSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10014,7 +10408,7 @@ func (x *BackupSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupSchedule.ProtoReflect.Descriptor instead.
 func (*BackupSchedule) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *BackupSchedule) GetName() string {
@@ -10228,7 +10622,7 @@ type SetBackupScheduleRequest struct {
 
 func (x *SetBackupScheduleRequest) Reset() {
 	*x = SetBackupScheduleRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10240,7 +10634,7 @@ func (x *SetBackupScheduleRequest) String() string {
 func (*SetBackupScheduleRequest) ProtoMessage() {}
 
 func (x *SetBackupScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10253,7 +10647,7 @@ func (x *SetBackupScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBackupScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetBackupScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SetBackupScheduleRequest) GetSchedule() *BackupSchedule {
@@ -10293,7 +10687,7 @@ type SetBackupScheduleResponse struct {
 
 func (x *SetBackupScheduleResponse) Reset() {
 	*x = SetBackupScheduleResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10305,7 +10699,7 @@ func (x *SetBackupScheduleResponse) String() string {
 func (*SetBackupScheduleResponse) ProtoMessage() {}
 
 func (x *SetBackupScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10318,7 +10712,7 @@ func (x *SetBackupScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBackupScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetBackupScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SetBackupScheduleResponse) GetSchedule() *BackupSchedule {
@@ -10336,7 +10730,7 @@ type ListBackupSchedulesRequest struct {
 
 func (x *ListBackupSchedulesRequest) Reset() {
 	*x = ListBackupSchedulesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10348,7 +10742,7 @@ func (x *ListBackupSchedulesRequest) String() string {
 func (*ListBackupSchedulesRequest) ProtoMessage() {}
 
 func (x *ListBackupSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10361,7 +10755,7 @@ func (x *ListBackupSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{135}
 }
 
 type ListBackupSchedulesResponse struct {
@@ -10373,7 +10767,7 @@ type ListBackupSchedulesResponse struct {
 
 func (x *ListBackupSchedulesResponse) Reset() {
 	*x = ListBackupSchedulesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10385,7 +10779,7 @@ func (x *ListBackupSchedulesResponse) String() string {
 func (*ListBackupSchedulesResponse) ProtoMessage() {}
 
 func (x *ListBackupSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10398,7 +10792,7 @@ func (x *ListBackupSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{132}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListBackupSchedulesResponse) GetSchedules() []*BackupSchedule {
@@ -10417,7 +10811,7 @@ type DeleteBackupScheduleRequest struct {
 
 func (x *DeleteBackupScheduleRequest) Reset() {
 	*x = DeleteBackupScheduleRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10429,7 +10823,7 @@ func (x *DeleteBackupScheduleRequest) String() string {
 func (*DeleteBackupScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteBackupScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10442,7 +10836,7 @@ func (x *DeleteBackupScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBackupScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBackupScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{133}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *DeleteBackupScheduleRequest) GetName() string {
@@ -10460,7 +10854,7 @@ type DeleteBackupScheduleResponse struct {
 
 func (x *DeleteBackupScheduleResponse) Reset() {
 	*x = DeleteBackupScheduleResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10472,7 +10866,7 @@ func (x *DeleteBackupScheduleResponse) String() string {
 func (*DeleteBackupScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteBackupScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10485,7 +10879,7 @@ func (x *DeleteBackupScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBackupScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBackupScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{134}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{138}
 }
 
 type ListBackupsRequest struct {
@@ -10498,7 +10892,7 @@ type ListBackupsRequest struct {
 
 func (x *ListBackupsRequest) Reset() {
 	*x = ListBackupsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[135]
+	mi := &file_clusterpb_cluster_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10510,7 +10904,7 @@ func (x *ListBackupsRequest) String() string {
 func (*ListBackupsRequest) ProtoMessage() {}
 
 func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[135]
+	mi := &file_clusterpb_cluster_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10523,7 +10917,7 @@ func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{135}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ListBackupsRequest) GetId() string {
@@ -10543,7 +10937,7 @@ type ListBackupsResponse struct {
 
 func (x *ListBackupsResponse) Reset() {
 	*x = ListBackupsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[136]
+	mi := &file_clusterpb_cluster_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10555,7 +10949,7 @@ func (x *ListBackupsResponse) String() string {
 func (*ListBackupsResponse) ProtoMessage() {}
 
 func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[136]
+	mi := &file_clusterpb_cluster_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10568,7 +10962,7 @@ func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{136}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListBackupsResponse) GetBackups() []*Backup {
@@ -10587,7 +10981,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[137]
+	mi := &file_clusterpb_cluster_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10599,7 +10993,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[137]
+	mi := &file_clusterpb_cluster_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10612,7 +11006,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{137}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *CancelBackupRequest) GetId() string {
@@ -10631,7 +11025,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[138]
+	mi := &file_clusterpb_cluster_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10643,7 +11037,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[138]
+	mi := &file_clusterpb_cluster_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10656,7 +11050,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{138}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *CancelBackupResponse) GetBackup() *Backup {
@@ -10666,11 +11060,388 @@ func (x *CancelBackupResponse) GetBackup() *Backup {
 	return nil
 }
 
+type LoadHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Points that begin at this time or later, by the node's clock; 0: all.
+	SinceUnixMs uint64 `protobuf:"varint,1,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	// Also what each partition has done, in slots that begin at slots_since_unix_ms or later.
+	Partitions       bool   `protobuf:"varint,2,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	SlotsSinceUnixMs uint64 `protobuf:"varint,3,opt,name=slots_since_unix_ms,json=slotsSinceUnixMs,proto3" json:"slots_since_unix_ms,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *LoadHistoryRequest) Reset() {
+	*x = LoadHistoryRequest{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[143]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadHistoryRequest) ProtoMessage() {}
+
+func (x *LoadHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[143]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadHistoryRequest.ProtoReflect.Descriptor instead.
+func (*LoadHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{143}
+}
+
+func (x *LoadHistoryRequest) GetSinceUnixMs() uint64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *LoadHistoryRequest) GetPartitions() bool {
+	if x != nil {
+		return x.Partitions
+	}
+	return false
+}
+
+func (x *LoadHistoryRequest) GetSlotsSinceUnixMs() uint64 {
+	if x != nil {
+		return x.SlotsSinceUnixMs
+	}
+	return 0
+}
+
+type LoadHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	// In the order in which they began; the last one is still open. A point is 10 s, a slot 30 s.
+	Points []*LoadPoint `protobuf:"bytes,2,rep,name=points,proto3" json:"points,omitempty"`
+	Slots  []*LoadSlot  `protobuf:"bytes,3,rep,name=slots,proto3" json:"slots,omitempty"`
+	// There are more slots after the last one.
+	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadHistoryResponse) Reset() {
+	*x = LoadHistoryResponse{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[144]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadHistoryResponse) ProtoMessage() {}
+
+func (x *LoadHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[144]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadHistoryResponse.ProtoReflect.Descriptor instead.
+func (*LoadHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{144}
+}
+
+func (x *LoadHistoryResponse) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *LoadHistoryResponse) GetPoints() []*LoadPoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *LoadHistoryResponse) GetSlots() []*LoadSlot {
+	if x != nil {
+		return x.Slots
+	}
+	return nil
+}
+
+func (x *LoadHistoryResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// LoadPoint is what a data node has done in a span of time, for partitions that it led.
+type LoadPoint struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	UnixMs uint64                 `protobuf:"varint,1,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"`
+	// For how long it was measured: to divide by.
+	Millis       uint32 `protobuf:"varint,2,opt,name=millis,proto3" json:"millis,omitempty"`
+	Reads        uint64 `protobuf:"varint,3,opt,name=reads,proto3" json:"reads,omitempty"`
+	Writes       uint64 `protobuf:"varint,4,opt,name=writes,proto3" json:"writes,omitempty"`
+	ReadBytes    uint64 `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WrittenBytes uint64 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
+	// How long requests took, of kinds of which any was timed. One request in 64 is timed.
+	Took          []*RequestTimes `protobuf:"bytes,7,rep,name=took,proto3" json:"took,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadPoint) Reset() {
+	*x = LoadPoint{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[145]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadPoint) ProtoMessage() {}
+
+func (x *LoadPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[145]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadPoint.ProtoReflect.Descriptor instead.
+func (*LoadPoint) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{145}
+}
+
+func (x *LoadPoint) GetUnixMs() uint64 {
+	if x != nil {
+		return x.UnixMs
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetMillis() uint32 {
+	if x != nil {
+		return x.Millis
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetReads() uint64 {
+	if x != nil {
+		return x.Reads
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetWrites() uint64 {
+	if x != nil {
+		return x.Writes
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetReadBytes() uint64 {
+	if x != nil {
+		return x.ReadBytes
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetWrittenBytes() uint64 {
+	if x != nil {
+		return x.WrittenBytes
+	}
+	return 0
+}
+
+func (x *LoadPoint) GetTook() []*RequestTimes {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+type RequestTimes struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0: reads, 1: writes, 2: steps of transactions.
+	Kind uint32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// How many took at most 50 us, up to 100 us, up to 200 us and so on; the last: longer.
+	Counts        []uint32 `protobuf:"varint,2,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestTimes) Reset() {
+	*x = RequestTimes{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[146]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestTimes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestTimes) ProtoMessage() {}
+
+func (x *RequestTimes) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[146]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestTimes.ProtoReflect.Descriptor instead.
+func (*RequestTimes) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{146}
+}
+
+func (x *RequestTimes) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *RequestTimes) GetCounts() []uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// LoadSlot is what partitions have done in a span of time: a place in each list for each partition
+// that did anything while the node led it.
+type LoadSlot struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	UnixMs     uint64                 `protobuf:"varint,1,opt,name=unix_ms,json=unixMs,proto3" json:"unix_ms,omitempty"`
+	Millis     uint32                 `protobuf:"varint,2,opt,name=millis,proto3" json:"millis,omitempty"`
+	Partitions []uint64               `protobuf:"varint,3,rep,packed,name=partitions,proto3" json:"partitions,omitempty"`
+	Reads      []uint64               `protobuf:"varint,4,rep,packed,name=reads,proto3" json:"reads,omitempty"`
+	Writes     []uint64               `protobuf:"varint,5,rep,packed,name=writes,proto3" json:"writes,omitempty"`
+	// Read and written.
+	Bytes []uint64 `protobuf:"varint,6,rep,packed,name=bytes,proto3" json:"bytes,omitempty"`
+	// How many partitions are left out, which have done the least.
+	LeftOut       uint32 `protobuf:"varint,7,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoadSlot) Reset() {
+	*x = LoadSlot{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[147]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoadSlot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoadSlot) ProtoMessage() {}
+
+func (x *LoadSlot) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[147]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoadSlot.ProtoReflect.Descriptor instead.
+func (*LoadSlot) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{147}
+}
+
+func (x *LoadSlot) GetUnixMs() uint64 {
+	if x != nil {
+		return x.UnixMs
+	}
+	return 0
+}
+
+func (x *LoadSlot) GetMillis() uint32 {
+	if x != nil {
+		return x.Millis
+	}
+	return 0
+}
+
+func (x *LoadSlot) GetPartitions() []uint64 {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *LoadSlot) GetReads() []uint64 {
+	if x != nil {
+		return x.Reads
+	}
+	return nil
+}
+
+func (x *LoadSlot) GetWrites() []uint64 {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+func (x *LoadSlot) GetBytes() []uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
+func (x *LoadSlot) GetLeftOut() uint32 {
+	if x != nil {
+		return x.LeftOut
+	}
+	return 0
+}
+
 var File_clusterpb_cluster_proto protoreflect.FileDescriptor
 
 const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\"\xf6\x03\n" +
+	"\x17clusterpb/cluster.proto\x12\x13tidemark.cluster.v1\x1a\x1bdiagnosispb/diagnosis.proto\"\xf6\x03\n" +
 	"\tPartition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bkeyspace\x18\x02 \x01(\rR\bkeyspace\x12\x12\n" +
@@ -10709,7 +11480,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06Leader\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\x04R\x04node\x12\x12\n" +
-	"\x04term\x18\x03 \x01(\x04R\x04term\"\x80\x06\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"\x91\a\n" +
 	"\bKeyspace\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12E\n" +
@@ -10730,7 +11501,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x10merge_size_bytes\x18\x0f \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
 	"\ano_auto\x18\x10 \x01(\bR\x06noAuto\x12,\n" +
 	"\x12default_ttl_millis\x18\x11 \x01(\x04R\x10defaultTtlMillis\x12<\n" +
-	"\tprotected\x18\x12 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\tprotected\"9\n" +
+	"\tprotected\x18\x12 \x01(\v2\x1e.tidemark.cluster.v1.TimestampR\tprotected\x12\x1f\n" +
+	"\vquota_bytes\x18\x13 \x01(\x04R\n" +
+	"quotaBytes\x129\n" +
+	"\x19quota_requests_per_second\x18\x14 \x01(\x04R\x16quotaRequestsPerSecond\x123\n" +
+	"\x16quota_bytes_per_second\x18\x15 \x01(\x04R\x13quotaBytesPerSecond\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
 	"\alogical\x18\x02 \x01(\rR\alogical\"\x98\x03\n" +
@@ -10782,7 +11557,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x06active\x18\x04 \x01(\rR\x06active\">\n" +
 	"\fClusterLevel\x12\x16\n" +
 	"\x06active\x18\x01 \x01(\rR\x06active\x12\x16\n" +
-	"\x06coming\x18\x02 \x01(\rR\x06coming\"\xbc\x04\n" +
+	"\x06coming\x18\x02 \x01(\rR\x06coming\"\xf4\x05\n" +
 	"\tNodeStats\x12\x1a\n" +
 	"\breplicas\x18\x01 \x01(\x04R\breplicas\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x04R\aleaders\x12&\n" +
@@ -10802,7 +11577,27 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"syncMicros\x12\x16\n" +
 	"\x06silent\x18\x14 \x03(\x04R\x06silent\x12;\n" +
 	"\x06behind\x18\x15 \x03(\v2#.tidemark.cluster.v1.ReplicasBehindR\x06behind\x12\x1b\n" +
-	"\tnot_ready\x18\x16 \x03(\tR\bnotReady\"@\n" +
+	"\tnot_ready\x18\x16 \x03(\tR\bnotReady\x122\n" +
+	"\x15processor_wait_micros\x18\x17 \x01(\x04R\x13processorWaitMicros\x12C\n" +
+	"\vround_trips\x18\x18 \x03(\v2\".tidemark.cluster.v1.PeerRoundTripR\n" +
+	"roundTrips\x12=\n" +
+	"\ademands\x18\x19 \x03(\v2#.tidemark.cluster.v1.KeyspaceDemandR\ademands\"\x86\x01\n" +
+	"\x0eKeyspaceDemand\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x12.\n" +
+	"\x13requests_per_second\x18\x02 \x01(\x04R\x11requestsPerSecond\x12(\n" +
+	"\x10bytes_per_second\x18\x03 \x01(\x04R\x0ebytesPerSecond\"\xf1\x01\n" +
+	"\rKeyspaceShare\x12\x1a\n" +
+	"\bkeyspace\x18\x01 \x01(\rR\bkeyspace\x124\n" +
+	"\x13requests_millionths\x18\x02 \x01(\rH\x00R\x12requestsMillionths\x88\x01\x01\x12.\n" +
+	"\x10bytes_millionths\x18\x03 \x01(\rH\x01R\x0fbytesMillionths\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"used_bytes\x18\x04 \x01(\x04H\x02R\tusedBytes\x88\x01\x01B\x16\n" +
+	"\x14_requests_millionthsB\x13\n" +
+	"\x11_bytes_millionthsB\r\n" +
+	"\v_used_bytes\";\n" +
+	"\rPeerRoundTrip\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\x04R\x04peer\x12\x16\n" +
+	"\x06micros\x18\x02 \x01(\x04R\x06micros\"@\n" +
 	"\x0eReplicasBehind\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x1a\n" +
 	"\breplicas\x18\x02 \x01(\x04R\breplicas\"\x0f\n" +
@@ -10872,7 +11667,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\amembers\x18\x02 \x03(\v2\x1f.tidemark.cluster.v1.CoreMemberR\amembers\x12\x1f\n" +
 	"\vcore_leader\x18\x03 \x01(\tR\n" +
 	"coreLeader\x12\x1e\n" +
-	"\vnow_unix_ms\x18\x04 \x01(\x03R\tnowUnixMs\"\xb6\x05\n" +
+	"\vnow_unix_ms\x18\x04 \x01(\x03R\tnowUnixMs\"\xc7\x06\n" +
 	"\x15CreateKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12E\n" +
 	"\fpartitioning\x18\x02 \x01(\x0e2!.tidemark.cluster.v1.PartitioningR\fpartitioning\x12'\n" +
@@ -10892,9 +11687,13 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x10merge_size_bytes\x18\x0e \x01(\x04R\x0emergeSizeBytes\x12\x17\n" +
 	"\ano_auto\x18\x0f \x01(\bR\x06noAuto\x12=\n" +
 	"\x1bclosed_timestamp_lag_millis\x18\x11 \x01(\x04R\x18closedTimestampLagMillis\x12,\n" +
-	"\x12default_ttl_millis\x18\x10 \x01(\x04R\x10defaultTtlMillis\"S\n" +
+	"\x12default_ttl_millis\x18\x10 \x01(\x04R\x10defaultTtlMillis\x12\x1f\n" +
+	"\vquota_bytes\x18\x12 \x01(\x04R\n" +
+	"quotaBytes\x129\n" +
+	"\x19quota_requests_per_second\x18\x13 \x01(\x04R\x16quotaRequestsPerSecond\x123\n" +
+	"\x16quota_bytes_per_second\x18\x14 \x01(\x04R\x13quotaBytesPerSecond\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
-	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xcc\x04\n" +
+	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xb5\x06\n" +
 	"\x14AlterKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x12txn_max_age_millis\x18\x02 \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
@@ -10907,7 +11706,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\ano_auto\x18\t \x01(\bH\x04R\x06noAuto\x88\x01\x01\x12=\n" +
 	"\x1bclosed_timestamp_lag_millis\x18\v \x01(\x04R\x18closedTimestampLagMillis\x121\n" +
 	"\x12default_ttl_millis\x18\n" +
-	" \x01(\x04H\x05R\x10defaultTtlMillis\x88\x01\x01B\f\n" +
+	" \x01(\x04H\x05R\x10defaultTtlMillis\x88\x01\x01\x12$\n" +
+	"\vquota_bytes\x18\f \x01(\x04H\x06R\n" +
+	"quotaBytes\x88\x01\x01\x12>\n" +
+	"\x19quota_requests_per_second\x18\r \x01(\x04H\aR\x16quotaRequestsPerSecond\x88\x01\x01\x128\n" +
+	"\x16quota_bytes_per_second\x18\x0e \x01(\x04H\bR\x13quotaBytesPerSecond\x88\x01\x01B\f\n" +
 	"\n" +
 	"_placementB\n" +
 	"\n" +
@@ -10916,7 +11719,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x11_merge_size_bytesB\n" +
 	"\n" +
 	"\b_no_autoB\x15\n" +
-	"\x13_default_ttl_millis\"R\n" +
+	"\x13_default_ttl_millisB\x0e\n" +
+	"\f_quota_bytesB\x1c\n" +
+	"\x1a_quota_requests_per_secondB\x19\n" +
+	"\x17_quota_bytes_per_second\"R\n" +
 	"\x15AlterKeyspaceResponse\x129\n" +
 	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"?\n" +
 	"\x13DropKeyspaceRequest\x12\x12\n" +
@@ -10953,14 +11759,19 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\"\x16\n" +
 	"\x14ListKeyspacesRequest\"X\n" +
 	"\x15ListKeyspacesResponse\x12?\n" +
-	"\tkeyspaces\x18\x01 \x03(\v2!.tidemark.cluster.v1.KeyspaceInfoR\tkeyspaces\"\x8a\x01\n" +
+	"\tkeyspaces\x18\x01 \x03(\v2!.tidemark.cluster.v1.KeyspaceInfoR\tkeyspaces\"\xc4\x01\n" +
 	"\fKeyspaceInfo\x129\n" +
 	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x02 \x01(\x04R\n" +
 	"partitions\x12\x1f\n" +
 	"\vwaiting_for\x18\x03 \x01(\tR\n" +
-	"waitingFor\"3\n" +
+	"waitingFor\x128\n" +
+	"\x05usage\x18\x04 \x01(\v2\".tidemark.cluster.v1.KeyspaceUsageR\x05usage\"\x7f\n" +
+	"\rKeyspaceUsage\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12.\n" +
+	"\x13requests_per_second\x18\x02 \x01(\x04R\x11requestsPerSecond\x12(\n" +
+	"\x10bytes_per_second\x18\x03 \x01(\x04R\x0ebytesPerSecond\"3\n" +
 	"\x15ListPartitionsRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"\xdf\x03\n" +
 	"\rPartitionInfo\x12<\n" +
@@ -11067,14 +11878,15 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04left\x18\x02 \x01(\rR\x04left\x12\x14\n" +
 	"\x05right\x18\x03 \x01(\rR\x05right\x12\x16\n" +
-	"\x06across\x18\x04 \x01(\rR\x06across\"\xad\x02\n" +
+	"\x06across\x18\x04 \x01(\rR\x06across\"\xe9\x02\n" +
 	"\x11HeartbeatResponse\x12\x1b\n" +
 	"\twant_full\x18\x01 \x01(\bR\bwantFull\x12!\n" +
 	"\flease_millis\x18\x02 \x01(\x04R\vleaseMillis\x122\n" +
 	"\x06orders\x18\x03 \x03(\v2\x1a.tidemark.cluster.v1.OrderR\x06orders\x124\n" +
 	"\x04core\x18\x04 \x01(\v2 .tidemark.cluster.v1.CoreMembersR\x04core\x125\n" +
 	"\x05guard\x18\x05 \x01(\v2\x1f.tidemark.cluster.v1.GuardStateR\x05guard\x127\n" +
-	"\x05level\x18\x06 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"h\n" +
+	"\x05level\x18\x06 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\x12:\n" +
+	"\x06shares\x18\a \x03(\v2\".tidemark.cluster.v1.KeyspaceShareR\x06shares\"h\n" +
 	"\x12MoveReplicaRequest\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\x04R\tpartition\x12\x1b\n" +
 	"\tfrom_node\x18\x02 \x01(\x04R\bfromNode\x12\x17\n" +
@@ -11381,7 +12193,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x12leads_coordination\x18\x06 \x01(\bR\x11leadsCoordination\x129\n" +
 	"\x06health\x18\a \x01(\v2!.tidemark.cluster.v1.MemberHealthR\x06health\"(\n" +
 	"\fCheckRequest\x12\x18\n" +
-	"\acluster\x18\x01 \x01(\x06R\acluster\"\xcb\x03\n" +
+	"\acluster\x18\x01 \x01(\x06R\acluster\"\xc4\x04\n" +
 	"\fMemberHealth\x12\x1b\n" +
 	"\tnot_ready\x18\x01 \x03(\tR\bnotReady\x12\x16\n" +
 	"\x06silent\x18\x02 \x03(\x04R\x06silent\x12+\n" +
@@ -11394,7 +12206,10 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vsync_micros\x18\t \x01(\x04R\n" +
 	"syncMicros\x12!\n" +
 	"\fdisk_stalled\x18\n" +
-	" \x01(\bR\vdiskStalled\"v\n" +
+	" \x01(\bR\vdiskStalled\x122\n" +
+	"\x15processor_wait_micros\x18\v \x01(\x04R\x13processorWaitMicros\x12C\n" +
+	"\vround_trips\x18\f \x03(\v2\".tidemark.cluster.v1.PeerRoundTripR\n" +
+	"roundTrips\"v\n" +
 	"\fCoreFollower\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\x04R\areplica\x12\x18\n" +
 	"\aanswers\x18\x02 \x01(\bR\aanswers\x12\x16\n" +
@@ -11542,7 +12357,40 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x13CancelBackupRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"K\n" +
 	"\x14CancelBackupResponse\x123\n" +
-	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup*N\n" +
+	"\x06backup\x18\x01 \x01(\v2\x1b.tidemark.cluster.v1.BackupR\x06backup\"\x87\x01\n" +
+	"\x12LoadHistoryRequest\x12\"\n" +
+	"\rsince_unix_ms\x18\x01 \x01(\x04R\vsinceUnixMs\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x02 \x01(\bR\n" +
+	"partitions\x12-\n" +
+	"\x13slots_since_unix_ms\x18\x03 \x01(\x04R\x10slotsSinceUnixMs\"\xaa\x01\n" +
+	"\x13LoadHistoryResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x126\n" +
+	"\x06points\x18\x02 \x03(\v2\x1e.tidemark.cluster.v1.LoadPointR\x06points\x123\n" +
+	"\x05slots\x18\x03 \x03(\v2\x1d.tidemark.cluster.v1.LoadSlotR\x05slots\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"\xe5\x01\n" +
+	"\tLoadPoint\x12\x17\n" +
+	"\aunix_ms\x18\x01 \x01(\x04R\x06unixMs\x12\x16\n" +
+	"\x06millis\x18\x02 \x01(\rR\x06millis\x12\x14\n" +
+	"\x05reads\x18\x03 \x01(\x04R\x05reads\x12\x16\n" +
+	"\x06writes\x18\x04 \x01(\x04R\x06writes\x12\x1d\n" +
+	"\n" +
+	"read_bytes\x18\x05 \x01(\x04R\treadBytes\x12#\n" +
+	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x125\n" +
+	"\x04took\x18\a \x03(\v2!.tidemark.cluster.v1.RequestTimesR\x04took\":\n" +
+	"\fRequestTimes\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06counts\x18\x02 \x03(\rR\x06counts\"\xba\x01\n" +
+	"\bLoadSlot\x12\x17\n" +
+	"\aunix_ms\x18\x01 \x01(\x04R\x06unixMs\x12\x16\n" +
+	"\x06millis\x18\x02 \x01(\rR\x06millis\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x03 \x03(\x04R\n" +
+	"partitions\x12\x14\n" +
+	"\x05reads\x18\x04 \x03(\x04R\x05reads\x12\x16\n" +
+	"\x06writes\x18\x05 \x03(\x04R\x06writes\x12\x14\n" +
+	"\x05bytes\x18\x06 \x03(\x04R\x05bytes\x12\x19\n" +
+	"\bleft_out\x18\a \x01(\rR\aleftOut*N\n" +
 	"\vReplicaRole\x12\t\n" +
 	"\x05VOTER\x10\x00\x12\v\n" +
 	"\aLEARNER\x10\x01\x12\f\n" +
@@ -11568,7 +12416,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
 	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
 	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
-	"\x10BACKUP_CANCELLED\x10\x042\x8a\x1a\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\x9c\x1c\n" +
 	"\aCluster\x12Q\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
 	"\n" +
@@ -11604,8 +12452,11 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\x12r\n" +
 	"\x11SetBackupSchedule\x12-.tidemark.cluster.v1.SetBackupScheduleRequest\x1a..tidemark.cluster.v1.SetBackupScheduleResponse\x12x\n" +
 	"\x13ListBackupSchedules\x12/.tidemark.cluster.v1.ListBackupSchedulesRequest\x1a0.tidemark.cluster.v1.ListBackupSchedulesResponse\x12{\n" +
-	"\x14DeleteBackupSchedule\x120.tidemark.cluster.v1.DeleteBackupScheduleRequest\x1a1.tidemark.cluster.v1.DeleteBackupScheduleResponse\x12b\n" +
-	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x012\xc6\x05\n" +
+	"\x14DeleteBackupSchedule\x120.tidemark.cluster.v1.DeleteBackupScheduleRequest\x1a1.tidemark.cluster.v1.DeleteBackupScheduleResponse\x12T\n" +
+	"\aExamine\x12%.tidemark.diagnosis.v1.ExamineRequest\x1a\".tidemark.diagnosis.v1.Examination\x12X\n" +
+	"\aCollect\x12%.tidemark.diagnosis.v1.CollectRequest\x1a&.tidemark.diagnosis.v1.CollectResponse\x12b\n" +
+	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x01\x12`\n" +
+	"\vLoadHistory\x12'.tidemark.cluster.v1.LoadHistoryRequest\x1a(.tidemark.cluster.v1.LoadHistoryResponse2\xc6\x05\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
 	"\tHeartbeat\x12%.tidemark.cluster.v1.HeartbeatRequest\x1a&.tidemark.cluster.v1.HeartbeatResponse\x12W\n" +
@@ -11641,7 +12492,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 139)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
@@ -11663,132 +12514,145 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*Levels)(nil),                       // 17: tidemark.cluster.v1.Levels
 	(*ClusterLevel)(nil),                 // 18: tidemark.cluster.v1.ClusterLevel
 	(*NodeStats)(nil),                    // 19: tidemark.cluster.v1.NodeStats
-	(*ReplicasBehind)(nil),               // 20: tidemark.cluster.v1.ReplicasBehind
-	(*StatusRequest)(nil),                // 21: tidemark.cluster.v1.StatusRequest
-	(*StatusResponse)(nil),               // 22: tidemark.cluster.v1.StatusResponse
-	(*LeaderlessPartition)(nil),          // 23: tidemark.cluster.v1.LeaderlessPartition
-	(*CoreMember)(nil),                   // 24: tidemark.cluster.v1.CoreMember
-	(*CoreMembers)(nil),                  // 25: tidemark.cluster.v1.CoreMembers
-	(*WatchTableRequest)(nil),            // 26: tidemark.cluster.v1.WatchTableRequest
-	(*FollowTableRequest)(nil),           // 27: tidemark.cluster.v1.FollowTableRequest
-	(*WatchMetadataRequest)(nil),         // 28: tidemark.cluster.v1.WatchMetadataRequest
-	(*TableUpdate)(nil),                  // 29: tidemark.cluster.v1.TableUpdate
-	(*ListNodesRequest)(nil),             // 30: tidemark.cluster.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),            // 31: tidemark.cluster.v1.ListNodesResponse
-	(*CreateKeyspaceRequest)(nil),        // 32: tidemark.cluster.v1.CreateKeyspaceRequest
-	(*CreateKeyspaceResponse)(nil),       // 33: tidemark.cluster.v1.CreateKeyspaceResponse
-	(*AlterKeyspaceRequest)(nil),         // 34: tidemark.cluster.v1.AlterKeyspaceRequest
-	(*AlterKeyspaceResponse)(nil),        // 35: tidemark.cluster.v1.AlterKeyspaceResponse
-	(*DropKeyspaceRequest)(nil),          // 36: tidemark.cluster.v1.DropKeyspaceRequest
-	(*DropKeyspaceResponse)(nil),         // 37: tidemark.cluster.v1.DropKeyspaceResponse
-	(*SetConsumerRequest)(nil),           // 38: tidemark.cluster.v1.SetConsumerRequest
-	(*SetConsumerResponse)(nil),          // 39: tidemark.cluster.v1.SetConsumerResponse
-	(*GetConsumerRequest)(nil),           // 40: tidemark.cluster.v1.GetConsumerRequest
-	(*GetConsumerResponse)(nil),          // 41: tidemark.cluster.v1.GetConsumerResponse
-	(*ListConsumersRequest)(nil),         // 42: tidemark.cluster.v1.ListConsumersRequest
-	(*ListConsumersResponse)(nil),        // 43: tidemark.cluster.v1.ListConsumersResponse
-	(*DeleteConsumerRequest)(nil),        // 44: tidemark.cluster.v1.DeleteConsumerRequest
-	(*DeleteConsumerResponse)(nil),       // 45: tidemark.cluster.v1.DeleteConsumerResponse
-	(*ListKeyspacesRequest)(nil),         // 46: tidemark.cluster.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),        // 47: tidemark.cluster.v1.ListKeyspacesResponse
-	(*KeyspaceInfo)(nil),                 // 48: tidemark.cluster.v1.KeyspaceInfo
-	(*ListPartitionsRequest)(nil),        // 49: tidemark.cluster.v1.ListPartitionsRequest
-	(*PartitionInfo)(nil),                // 50: tidemark.cluster.v1.PartitionInfo
-	(*RegisterNodeRequest)(nil),          // 51: tidemark.cluster.v1.RegisterNodeRequest
-	(*RegisterNodeResponse)(nil),         // 52: tidemark.cluster.v1.RegisterNodeResponse
-	(*GuardState)(nil),                   // 53: tidemark.cluster.v1.GuardState
-	(*GuardReport)(nil),                  // 54: tidemark.cluster.v1.GuardReport
-	(*HeartbeatRequest)(nil),             // 55: tidemark.cluster.v1.HeartbeatRequest
-	(*PartitionReport)(nil),              // 56: tidemark.cluster.v1.PartitionReport
-	(*Activity)(nil),                     // 57: tidemark.cluster.v1.Activity
-	(*SplitHints)(nil),                   // 58: tidemark.cluster.v1.SplitHints
-	(*SplitKey)(nil),                     // 59: tidemark.cluster.v1.SplitKey
-	(*HeartbeatResponse)(nil),            // 60: tidemark.cluster.v1.HeartbeatResponse
-	(*MoveReplicaRequest)(nil),           // 61: tidemark.cluster.v1.MoveReplicaRequest
-	(*MoveReplicaResponse)(nil),          // 62: tidemark.cluster.v1.MoveReplicaResponse
-	(*CancelOperatorRequest)(nil),        // 63: tidemark.cluster.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil),       // 64: tidemark.cluster.v1.CancelOperatorResponse
-	(*ListOperatorsRequest)(nil),         // 65: tidemark.cluster.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),        // 66: tidemark.cluster.v1.ListOperatorsResponse
-	(*OperatorInfo)(nil),                 // 67: tidemark.cluster.v1.OperatorInfo
-	(*TransferLeaderRequest)(nil),        // 68: tidemark.cluster.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),       // 69: tidemark.cluster.v1.TransferLeaderResponse
-	(*SplitPartitionRequest)(nil),        // 70: tidemark.cluster.v1.SplitPartitionRequest
-	(*SplitPartitionResponse)(nil),       // 71: tidemark.cluster.v1.SplitPartitionResponse
-	(*MergePartitionRequest)(nil),        // 72: tidemark.cluster.v1.MergePartitionRequest
-	(*MergePartitionResponse)(nil),       // 73: tidemark.cluster.v1.MergePartitionResponse
-	(*SetNodeStatusRequest)(nil),         // 74: tidemark.cluster.v1.SetNodeStatusRequest
-	(*SetNodeStatusResponse)(nil),        // 75: tidemark.cluster.v1.SetNodeStatusResponse
-	(*UpgradeRequest)(nil),               // 76: tidemark.cluster.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),              // 77: tidemark.cluster.v1.UpgradeResponse
-	(*UpgradeServer)(nil),                // 78: tidemark.cluster.v1.UpgradeServer
-	(*UpgradeGate)(nil),                  // 79: tidemark.cluster.v1.UpgradeGate
-	(*ConfirmRecoveryRequest)(nil),       // 80: tidemark.cluster.v1.ConfirmRecoveryRequest
-	(*RecoveredPartition)(nil),           // 81: tidemark.cluster.v1.RecoveredPartition
-	(*ConfirmRecoveryResponse)(nil),      // 82: tidemark.cluster.v1.ConfirmRecoveryResponse
-	(*WhyRequest)(nil),                   // 83: tidemark.cluster.v1.WhyRequest
-	(*WhyResponse)(nil),                  // 84: tidemark.cluster.v1.WhyResponse
-	(*ListEventsRequest)(nil),            // 85: tidemark.cluster.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 86: tidemark.cluster.v1.ListEventsResponse
-	(*Event)(nil),                        // 87: tidemark.cluster.v1.Event
-	(*SetPlacementRequest)(nil),          // 88: tidemark.cluster.v1.SetPlacementRequest
-	(*SetPlacementResponse)(nil),         // 89: tidemark.cluster.v1.SetPlacementResponse
-	(*PlacementSettings)(nil),            // 90: tidemark.cluster.v1.PlacementSettings
-	(*Order)(nil),                        // 91: tidemark.cluster.v1.Order
-	(*CoreHint)(nil),                     // 92: tidemark.cluster.v1.CoreHint
-	(*LevelRefusal)(nil),                 // 93: tidemark.cluster.v1.LevelRefusal
-	(*CoreTrouble)(nil),                  // 94: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),               // 95: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                     // 96: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),              // 97: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),             // 98: tidemark.cluster.v1.AnnounceResponse
-	(*GuardingRequest)(nil),              // 99: tidemark.cluster.v1.GuardingRequest
-	(*GuardingResponse)(nil),             // 100: tidemark.cluster.v1.GuardingResponse
-	(*UnguardedServer)(nil),              // 101: tidemark.cluster.v1.UnguardedServer
-	(*AuthorityAsk)(nil),                 // 102: tidemark.cluster.v1.AuthorityAsk
-	(*AuthorityUpdate)(nil),              // 103: tidemark.cluster.v1.AuthorityUpdate
-	(*AuthorityRecord)(nil),              // 104: tidemark.cluster.v1.AuthorityRecord
-	(*InformResponse)(nil),               // 105: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),   // 106: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil),  // 107: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),     // 108: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),    // 109: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),     // 110: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),    // 111: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationRenewAllRequest)(nil),  // 112: tidemark.cluster.v1.CoordinationRenewAllRequest
-	(*CoordinationRenewAllResponse)(nil), // 113: tidemark.cluster.v1.CoordinationRenewAllResponse
-	(*CoordinationLeader)(nil),           // 114: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                  // 115: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                 // 116: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),              // 117: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),             // 118: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),              // 119: tidemark.cluster.v1.CoreMemberState
-	(*CheckRequest)(nil),                 // 120: tidemark.cluster.v1.CheckRequest
-	(*MemberHealth)(nil),                 // 121: tidemark.cluster.v1.MemberHealth
-	(*CoreFollower)(nil),                 // 122: tidemark.cluster.v1.CoreFollower
-	(*CoordinationAlarm)(nil),            // 123: tidemark.cluster.v1.CoordinationAlarm
-	(*CoreCandidate)(nil),                // 124: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                   // 125: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),            // 126: tidemark.cluster.v1.ChangeCoreRequest
-	(*CoreRefusal)(nil),                  // 127: tidemark.cluster.v1.CoreRefusal
-	(*ChangeCoreResponse)(nil),           // 128: tidemark.cluster.v1.ChangeCoreResponse
-	(*Backup)(nil),                       // 129: tidemark.cluster.v1.Backup
-	(*Restore)(nil),                      // 130: tidemark.cluster.v1.Restore
-	(*Renaming)(nil),                     // 131: tidemark.cluster.v1.Renaming
-	(*BackupProgress)(nil),               // 132: tidemark.cluster.v1.BackupProgress
-	(*CreateBackupRequest)(nil),          // 133: tidemark.cluster.v1.CreateBackupRequest
-	(*CreateBackupResponse)(nil),         // 134: tidemark.cluster.v1.CreateBackupResponse
-	(*BackupSchedule)(nil),               // 135: tidemark.cluster.v1.BackupSchedule
-	(*SetBackupScheduleRequest)(nil),     // 136: tidemark.cluster.v1.SetBackupScheduleRequest
-	(*SetBackupScheduleResponse)(nil),    // 137: tidemark.cluster.v1.SetBackupScheduleResponse
-	(*ListBackupSchedulesRequest)(nil),   // 138: tidemark.cluster.v1.ListBackupSchedulesRequest
-	(*ListBackupSchedulesResponse)(nil),  // 139: tidemark.cluster.v1.ListBackupSchedulesResponse
-	(*DeleteBackupScheduleRequest)(nil),  // 140: tidemark.cluster.v1.DeleteBackupScheduleRequest
-	(*DeleteBackupScheduleResponse)(nil), // 141: tidemark.cluster.v1.DeleteBackupScheduleResponse
-	(*ListBackupsRequest)(nil),           // 142: tidemark.cluster.v1.ListBackupsRequest
-	(*ListBackupsResponse)(nil),          // 143: tidemark.cluster.v1.ListBackupsResponse
-	(*CancelBackupRequest)(nil),          // 144: tidemark.cluster.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),         // 145: tidemark.cluster.v1.CancelBackupResponse
+	(*KeyspaceDemand)(nil),               // 20: tidemark.cluster.v1.KeyspaceDemand
+	(*KeyspaceShare)(nil),                // 21: tidemark.cluster.v1.KeyspaceShare
+	(*PeerRoundTrip)(nil),                // 22: tidemark.cluster.v1.PeerRoundTrip
+	(*ReplicasBehind)(nil),               // 23: tidemark.cluster.v1.ReplicasBehind
+	(*StatusRequest)(nil),                // 24: tidemark.cluster.v1.StatusRequest
+	(*StatusResponse)(nil),               // 25: tidemark.cluster.v1.StatusResponse
+	(*LeaderlessPartition)(nil),          // 26: tidemark.cluster.v1.LeaderlessPartition
+	(*CoreMember)(nil),                   // 27: tidemark.cluster.v1.CoreMember
+	(*CoreMembers)(nil),                  // 28: tidemark.cluster.v1.CoreMembers
+	(*WatchTableRequest)(nil),            // 29: tidemark.cluster.v1.WatchTableRequest
+	(*FollowTableRequest)(nil),           // 30: tidemark.cluster.v1.FollowTableRequest
+	(*WatchMetadataRequest)(nil),         // 31: tidemark.cluster.v1.WatchMetadataRequest
+	(*TableUpdate)(nil),                  // 32: tidemark.cluster.v1.TableUpdate
+	(*ListNodesRequest)(nil),             // 33: tidemark.cluster.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),            // 34: tidemark.cluster.v1.ListNodesResponse
+	(*CreateKeyspaceRequest)(nil),        // 35: tidemark.cluster.v1.CreateKeyspaceRequest
+	(*CreateKeyspaceResponse)(nil),       // 36: tidemark.cluster.v1.CreateKeyspaceResponse
+	(*AlterKeyspaceRequest)(nil),         // 37: tidemark.cluster.v1.AlterKeyspaceRequest
+	(*AlterKeyspaceResponse)(nil),        // 38: tidemark.cluster.v1.AlterKeyspaceResponse
+	(*DropKeyspaceRequest)(nil),          // 39: tidemark.cluster.v1.DropKeyspaceRequest
+	(*DropKeyspaceResponse)(nil),         // 40: tidemark.cluster.v1.DropKeyspaceResponse
+	(*SetConsumerRequest)(nil),           // 41: tidemark.cluster.v1.SetConsumerRequest
+	(*SetConsumerResponse)(nil),          // 42: tidemark.cluster.v1.SetConsumerResponse
+	(*GetConsumerRequest)(nil),           // 43: tidemark.cluster.v1.GetConsumerRequest
+	(*GetConsumerResponse)(nil),          // 44: tidemark.cluster.v1.GetConsumerResponse
+	(*ListConsumersRequest)(nil),         // 45: tidemark.cluster.v1.ListConsumersRequest
+	(*ListConsumersResponse)(nil),        // 46: tidemark.cluster.v1.ListConsumersResponse
+	(*DeleteConsumerRequest)(nil),        // 47: tidemark.cluster.v1.DeleteConsumerRequest
+	(*DeleteConsumerResponse)(nil),       // 48: tidemark.cluster.v1.DeleteConsumerResponse
+	(*ListKeyspacesRequest)(nil),         // 49: tidemark.cluster.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),        // 50: tidemark.cluster.v1.ListKeyspacesResponse
+	(*KeyspaceInfo)(nil),                 // 51: tidemark.cluster.v1.KeyspaceInfo
+	(*KeyspaceUsage)(nil),                // 52: tidemark.cluster.v1.KeyspaceUsage
+	(*ListPartitionsRequest)(nil),        // 53: tidemark.cluster.v1.ListPartitionsRequest
+	(*PartitionInfo)(nil),                // 54: tidemark.cluster.v1.PartitionInfo
+	(*RegisterNodeRequest)(nil),          // 55: tidemark.cluster.v1.RegisterNodeRequest
+	(*RegisterNodeResponse)(nil),         // 56: tidemark.cluster.v1.RegisterNodeResponse
+	(*GuardState)(nil),                   // 57: tidemark.cluster.v1.GuardState
+	(*GuardReport)(nil),                  // 58: tidemark.cluster.v1.GuardReport
+	(*HeartbeatRequest)(nil),             // 59: tidemark.cluster.v1.HeartbeatRequest
+	(*PartitionReport)(nil),              // 60: tidemark.cluster.v1.PartitionReport
+	(*Activity)(nil),                     // 61: tidemark.cluster.v1.Activity
+	(*SplitHints)(nil),                   // 62: tidemark.cluster.v1.SplitHints
+	(*SplitKey)(nil),                     // 63: tidemark.cluster.v1.SplitKey
+	(*HeartbeatResponse)(nil),            // 64: tidemark.cluster.v1.HeartbeatResponse
+	(*MoveReplicaRequest)(nil),           // 65: tidemark.cluster.v1.MoveReplicaRequest
+	(*MoveReplicaResponse)(nil),          // 66: tidemark.cluster.v1.MoveReplicaResponse
+	(*CancelOperatorRequest)(nil),        // 67: tidemark.cluster.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil),       // 68: tidemark.cluster.v1.CancelOperatorResponse
+	(*ListOperatorsRequest)(nil),         // 69: tidemark.cluster.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),        // 70: tidemark.cluster.v1.ListOperatorsResponse
+	(*OperatorInfo)(nil),                 // 71: tidemark.cluster.v1.OperatorInfo
+	(*TransferLeaderRequest)(nil),        // 72: tidemark.cluster.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),       // 73: tidemark.cluster.v1.TransferLeaderResponse
+	(*SplitPartitionRequest)(nil),        // 74: tidemark.cluster.v1.SplitPartitionRequest
+	(*SplitPartitionResponse)(nil),       // 75: tidemark.cluster.v1.SplitPartitionResponse
+	(*MergePartitionRequest)(nil),        // 76: tidemark.cluster.v1.MergePartitionRequest
+	(*MergePartitionResponse)(nil),       // 77: tidemark.cluster.v1.MergePartitionResponse
+	(*SetNodeStatusRequest)(nil),         // 78: tidemark.cluster.v1.SetNodeStatusRequest
+	(*SetNodeStatusResponse)(nil),        // 79: tidemark.cluster.v1.SetNodeStatusResponse
+	(*UpgradeRequest)(nil),               // 80: tidemark.cluster.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),              // 81: tidemark.cluster.v1.UpgradeResponse
+	(*UpgradeServer)(nil),                // 82: tidemark.cluster.v1.UpgradeServer
+	(*UpgradeGate)(nil),                  // 83: tidemark.cluster.v1.UpgradeGate
+	(*ConfirmRecoveryRequest)(nil),       // 84: tidemark.cluster.v1.ConfirmRecoveryRequest
+	(*RecoveredPartition)(nil),           // 85: tidemark.cluster.v1.RecoveredPartition
+	(*ConfirmRecoveryResponse)(nil),      // 86: tidemark.cluster.v1.ConfirmRecoveryResponse
+	(*WhyRequest)(nil),                   // 87: tidemark.cluster.v1.WhyRequest
+	(*WhyResponse)(nil),                  // 88: tidemark.cluster.v1.WhyResponse
+	(*ListEventsRequest)(nil),            // 89: tidemark.cluster.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 90: tidemark.cluster.v1.ListEventsResponse
+	(*Event)(nil),                        // 91: tidemark.cluster.v1.Event
+	(*SetPlacementRequest)(nil),          // 92: tidemark.cluster.v1.SetPlacementRequest
+	(*SetPlacementResponse)(nil),         // 93: tidemark.cluster.v1.SetPlacementResponse
+	(*PlacementSettings)(nil),            // 94: tidemark.cluster.v1.PlacementSettings
+	(*Order)(nil),                        // 95: tidemark.cluster.v1.Order
+	(*CoreHint)(nil),                     // 96: tidemark.cluster.v1.CoreHint
+	(*LevelRefusal)(nil),                 // 97: tidemark.cluster.v1.LevelRefusal
+	(*CoreTrouble)(nil),                  // 98: tidemark.cluster.v1.CoreTrouble
+	(*BootstrapHello)(nil),               // 99: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 100: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 101: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 102: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 103: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 104: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 105: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 106: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 107: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 108: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 109: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 110: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 111: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 112: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 113: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 114: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 115: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 116: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 117: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 118: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 119: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 120: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 121: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 122: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 123: tidemark.cluster.v1.CoreMemberState
+	(*CheckRequest)(nil),                 // 124: tidemark.cluster.v1.CheckRequest
+	(*MemberHealth)(nil),                 // 125: tidemark.cluster.v1.MemberHealth
+	(*CoreFollower)(nil),                 // 126: tidemark.cluster.v1.CoreFollower
+	(*CoordinationAlarm)(nil),            // 127: tidemark.cluster.v1.CoordinationAlarm
+	(*CoreCandidate)(nil),                // 128: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 129: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 130: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 131: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 132: tidemark.cluster.v1.ChangeCoreResponse
+	(*Backup)(nil),                       // 133: tidemark.cluster.v1.Backup
+	(*Restore)(nil),                      // 134: tidemark.cluster.v1.Restore
+	(*Renaming)(nil),                     // 135: tidemark.cluster.v1.Renaming
+	(*BackupProgress)(nil),               // 136: tidemark.cluster.v1.BackupProgress
+	(*CreateBackupRequest)(nil),          // 137: tidemark.cluster.v1.CreateBackupRequest
+	(*CreateBackupResponse)(nil),         // 138: tidemark.cluster.v1.CreateBackupResponse
+	(*BackupSchedule)(nil),               // 139: tidemark.cluster.v1.BackupSchedule
+	(*SetBackupScheduleRequest)(nil),     // 140: tidemark.cluster.v1.SetBackupScheduleRequest
+	(*SetBackupScheduleResponse)(nil),    // 141: tidemark.cluster.v1.SetBackupScheduleResponse
+	(*ListBackupSchedulesRequest)(nil),   // 142: tidemark.cluster.v1.ListBackupSchedulesRequest
+	(*ListBackupSchedulesResponse)(nil),  // 143: tidemark.cluster.v1.ListBackupSchedulesResponse
+	(*DeleteBackupScheduleRequest)(nil),  // 144: tidemark.cluster.v1.DeleteBackupScheduleRequest
+	(*DeleteBackupScheduleResponse)(nil), // 145: tidemark.cluster.v1.DeleteBackupScheduleResponse
+	(*ListBackupsRequest)(nil),           // 146: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 147: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 148: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 149: tidemark.cluster.v1.CancelBackupResponse
+	(*LoadHistoryRequest)(nil),           // 150: tidemark.cluster.v1.LoadHistoryRequest
+	(*LoadHistoryResponse)(nil),          // 151: tidemark.cluster.v1.LoadHistoryResponse
+	(*LoadPoint)(nil),                    // 152: tidemark.cluster.v1.LoadPoint
+	(*RequestTimes)(nil),                 // 153: tidemark.cluster.v1.RequestTimes
+	(*LoadSlot)(nil),                     // 154: tidemark.cluster.v1.LoadSlot
+	(*diagnosispb.ExamineRequest)(nil),   // 155: tidemark.diagnosis.v1.ExamineRequest
+	(*diagnosispb.CollectRequest)(nil),   // 156: tidemark.diagnosis.v1.CollectRequest
+	(*diagnosispb.Examination)(nil),      // 157: tidemark.diagnosis.v1.Examination
+	(*diagnosispb.CollectResponse)(nil),  // 158: tidemark.diagnosis.v1.CollectResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -11803,212 +12667,226 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	19,  // 9: tidemark.cluster.v1.Node.stats:type_name -> tidemark.cluster.v1.NodeStats
 	3,   // 10: tidemark.cluster.v1.Node.status:type_name -> tidemark.cluster.v1.NodeStatus
 	17,  // 11: tidemark.cluster.v1.Node.levels:type_name -> tidemark.cluster.v1.Levels
-	20,  // 12: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
-	24,  // 13: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	94,  // 14: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
-	23,  // 15: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
-	0,   // 16: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
-	24,  // 17: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
-	16,  // 18: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
-	11,  // 19: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
-	7,   // 20: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
-	10,  // 21: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
-	16,  // 22: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
-	24,  // 23: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
-	1,   // 24: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
-	11,  // 25: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	11,  // 26: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	12,  // 27: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
-	14,  // 28: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
-	13,  // 29: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	13,  // 30: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
-	13,  // 31: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
-	48,  // 32: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
-	11,  // 33: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
-	7,   // 34: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
-	57,  // 35: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
-	57,  // 36: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	15,  // 37: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
-	54,  // 38: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	17,  // 39: tidemark.cluster.v1.RegisterNodeRequest.levels:type_name -> tidemark.cluster.v1.Levels
-	53,  // 40: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	18,  // 41: tidemark.cluster.v1.RegisterNodeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	53,  // 42: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
-	19,  // 43: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
-	56,  // 44: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
-	54,  // 45: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	17,  // 46: tidemark.cluster.v1.HeartbeatRequest.levels:type_name -> tidemark.cluster.v1.Levels
-	7,   // 47: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
-	7,   // 48: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
-	57,  // 49: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
-	57,  // 50: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
-	58,  // 51: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
-	59,  // 52: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
-	59,  // 53: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
-	91,  // 54: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
-	25,  // 55: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
-	53,  // 56: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	18,  // 57: tidemark.cluster.v1.HeartbeatResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	67,  // 58: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
-	3,   // 59: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 60: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
-	3,   // 61: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
-	18,  // 62: tidemark.cluster.v1.UpgradeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	78,  // 63: tidemark.cluster.v1.UpgradeResponse.servers:type_name -> tidemark.cluster.v1.UpgradeServer
-	79,  // 64: tidemark.cluster.v1.UpgradeResponse.gates:type_name -> tidemark.cluster.v1.UpgradeGate
-	17,  // 65: tidemark.cluster.v1.UpgradeServer.levels:type_name -> tidemark.cluster.v1.Levels
-	81,  // 66: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
-	87,  // 67: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
-	90,  // 68: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
-	90,  // 69: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
-	7,   // 70: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
-	7,   // 71: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
-	7,   // 72: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
-	25,  // 73: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
-	18,  // 74: tidemark.cluster.v1.LevelRefusal.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	96,  // 75: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
-	17,  // 76: tidemark.cluster.v1.BootstrapHello.levels:type_name -> tidemark.cluster.v1.Levels
-	24,  // 77: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
-	54,  // 78: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
-	17,  // 79: tidemark.cluster.v1.AnnounceRequest.levels:type_name -> tidemark.cluster.v1.Levels
-	25,  // 80: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	53,  // 81: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	18,  // 82: tidemark.cluster.v1.AnnounceResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	5,   // 83: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
-	53,  // 84: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	101, // 85: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	101, // 86: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	104, // 87: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	104, // 88: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
-	25,  // 89: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	119, // 90: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	124, // 91: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	125, // 92: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
-	24,  // 93: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	121, // 94: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
-	122, // 95: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
-	123, // 96: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
-	6,   // 97: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
-	4,   // 98: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
-	12,  // 99: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
-	132, // 100: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
-	130, // 101: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
-	131, // 102: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
-	12,  // 103: tidemark.cluster.v1.Restore.at:type_name -> tidemark.cluster.v1.Timestamp
-	129, // 104: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
-	129, // 105: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	12,  // 106: tidemark.cluster.v1.BackupSchedule.last_at:type_name -> tidemark.cluster.v1.Timestamp
-	12,  // 107: tidemark.cluster.v1.BackupSchedule.full_at:type_name -> tidemark.cluster.v1.Timestamp
-	12,  // 108: tidemark.cluster.v1.BackupSchedule.log_at:type_name -> tidemark.cluster.v1.Timestamp
-	12,  // 109: tidemark.cluster.v1.BackupSchedule.log_round:type_name -> tidemark.cluster.v1.Timestamp
-	135, // 110: tidemark.cluster.v1.SetBackupScheduleRequest.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
-	135, // 111: tidemark.cluster.v1.SetBackupScheduleResponse.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
-	135, // 112: tidemark.cluster.v1.ListBackupSchedulesResponse.schedules:type_name -> tidemark.cluster.v1.BackupSchedule
-	129, // 113: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
-	129, // 114: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	21,  // 115: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
-	26,  // 116: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
-	27,  // 117: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
-	30,  // 118: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
-	32,  // 119: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
-	36,  // 120: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
-	34,  // 121: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
-	61,  // 122: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
-	63,  // 123: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
-	65,  // 124: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
-	68,  // 125: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
-	70,  // 126: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
-	72,  // 127: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
-	74,  // 128: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
-	83,  // 129: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
-	85,  // 130: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
-	88,  // 131: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
-	76,  // 132: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
-	80,  // 133: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
-	46,  // 134: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	117, // 135: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	126, // 136: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
-	38,  // 137: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
-	40,  // 138: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
-	42,  // 139: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
-	44,  // 140: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	133, // 141: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
-	142, // 142: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
-	144, // 143: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
-	136, // 144: tidemark.cluster.v1.Cluster.SetBackupSchedule:input_type -> tidemark.cluster.v1.SetBackupScheduleRequest
-	138, // 145: tidemark.cluster.v1.Cluster.ListBackupSchedules:input_type -> tidemark.cluster.v1.ListBackupSchedulesRequest
-	140, // 146: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:input_type -> tidemark.cluster.v1.DeleteBackupScheduleRequest
-	49,  // 147: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	51,  // 148: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
-	55,  // 149: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	97,  // 150: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
-	25,  // 151: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	115, // 152: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
-	28,  // 153: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	99,  // 154: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	120, // 155: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	102, // 156: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	106, // 157: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	108, // 158: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	110, // 159: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	110, // 160: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	112, // 161: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	95,  // 162: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	96,  // 163: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
-	22,  // 164: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
-	29,  // 165: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
-	29,  // 166: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
-	31,  // 167: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
-	33,  // 168: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
-	37,  // 169: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
-	35,  // 170: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
-	62,  // 171: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
-	64,  // 172: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
-	66,  // 173: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
-	69,  // 174: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
-	71,  // 175: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
-	73,  // 176: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
-	75,  // 177: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
-	84,  // 178: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
-	86,  // 179: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
-	89,  // 180: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
-	77,  // 181: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
-	82,  // 182: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
-	47,  // 183: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	118, // 184: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	128, // 185: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
-	39,  // 186: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
-	41,  // 187: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
-	43,  // 188: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
-	45,  // 189: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	134, // 190: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
-	143, // 191: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
-	145, // 192: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
-	137, // 193: tidemark.cluster.v1.Cluster.SetBackupSchedule:output_type -> tidemark.cluster.v1.SetBackupScheduleResponse
-	139, // 194: tidemark.cluster.v1.Cluster.ListBackupSchedules:output_type -> tidemark.cluster.v1.ListBackupSchedulesResponse
-	141, // 195: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:output_type -> tidemark.cluster.v1.DeleteBackupScheduleResponse
-	50,  // 196: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	52,  // 197: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
-	60,  // 198: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	98,  // 199: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	105, // 200: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	116, // 201: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
-	29,  // 202: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	100, // 203: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	121, // 204: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	103, // 205: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	107, // 206: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	109, // 207: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	111, // 208: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	111, // 209: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	113, // 210: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	95,  // 211: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	95,  // 212: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
-	164, // [164:213] is the sub-list for method output_type
-	115, // [115:164] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	23,  // 12: tidemark.cluster.v1.NodeStats.behind:type_name -> tidemark.cluster.v1.ReplicasBehind
+	22,  // 13: tidemark.cluster.v1.NodeStats.round_trips:type_name -> tidemark.cluster.v1.PeerRoundTrip
+	20,  // 14: tidemark.cluster.v1.NodeStats.demands:type_name -> tidemark.cluster.v1.KeyspaceDemand
+	27,  // 15: tidemark.cluster.v1.StatusResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	98,  // 16: tidemark.cluster.v1.StatusResponse.core_trouble:type_name -> tidemark.cluster.v1.CoreTrouble
+	26,  // 17: tidemark.cluster.v1.StatusResponse.leaderless:type_name -> tidemark.cluster.v1.LeaderlessPartition
+	0,   // 18: tidemark.cluster.v1.CoreMember.role:type_name -> tidemark.cluster.v1.ReplicaRole
+	27,  // 19: tidemark.cluster.v1.CoreMembers.members:type_name -> tidemark.cluster.v1.CoreMember
+	16,  // 20: tidemark.cluster.v1.TableUpdate.nodes:type_name -> tidemark.cluster.v1.Node
+	11,  // 21: tidemark.cluster.v1.TableUpdate.keyspaces:type_name -> tidemark.cluster.v1.Keyspace
+	7,   // 22: tidemark.cluster.v1.TableUpdate.partitions:type_name -> tidemark.cluster.v1.Partition
+	10,  // 23: tidemark.cluster.v1.TableUpdate.leaders:type_name -> tidemark.cluster.v1.Leader
+	16,  // 24: tidemark.cluster.v1.ListNodesResponse.nodes:type_name -> tidemark.cluster.v1.Node
+	27,  // 25: tidemark.cluster.v1.ListNodesResponse.members:type_name -> tidemark.cluster.v1.CoreMember
+	1,   // 26: tidemark.cluster.v1.CreateKeyspaceRequest.partitioning:type_name -> tidemark.cluster.v1.Partitioning
+	11,  // 27: tidemark.cluster.v1.CreateKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	11,  // 28: tidemark.cluster.v1.AlterKeyspaceResponse.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	12,  // 29: tidemark.cluster.v1.SetConsumerRequest.position:type_name -> tidemark.cluster.v1.Timestamp
+	14,  // 30: tidemark.cluster.v1.SetConsumerRequest.span:type_name -> tidemark.cluster.v1.ConsumerSpan
+	13,  // 31: tidemark.cluster.v1.SetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 32: tidemark.cluster.v1.GetConsumerResponse.consumer:type_name -> tidemark.cluster.v1.Consumer
+	13,  // 33: tidemark.cluster.v1.ListConsumersResponse.consumers:type_name -> tidemark.cluster.v1.Consumer
+	51,  // 34: tidemark.cluster.v1.ListKeyspacesResponse.keyspaces:type_name -> tidemark.cluster.v1.KeyspaceInfo
+	11,  // 35: tidemark.cluster.v1.KeyspaceInfo.keyspace:type_name -> tidemark.cluster.v1.Keyspace
+	52,  // 36: tidemark.cluster.v1.KeyspaceInfo.usage:type_name -> tidemark.cluster.v1.KeyspaceUsage
+	7,   // 37: tidemark.cluster.v1.PartitionInfo.partition:type_name -> tidemark.cluster.v1.Partition
+	61,  // 38: tidemark.cluster.v1.PartitionInfo.minute:type_name -> tidemark.cluster.v1.Activity
+	61,  // 39: tidemark.cluster.v1.PartitionInfo.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	15,  // 40: tidemark.cluster.v1.RegisterNodeRequest.locality:type_name -> tidemark.cluster.v1.Locality
+	58,  // 41: tidemark.cluster.v1.RegisterNodeRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 42: tidemark.cluster.v1.RegisterNodeRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	57,  // 43: tidemark.cluster.v1.RegisterNodeResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 44: tidemark.cluster.v1.RegisterNodeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	57,  // 45: tidemark.cluster.v1.GuardReport.guard:type_name -> tidemark.cluster.v1.GuardState
+	19,  // 46: tidemark.cluster.v1.HeartbeatRequest.stats:type_name -> tidemark.cluster.v1.NodeStats
+	60,  // 47: tidemark.cluster.v1.HeartbeatRequest.reports:type_name -> tidemark.cluster.v1.PartitionReport
+	58,  // 48: tidemark.cluster.v1.HeartbeatRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 49: tidemark.cluster.v1.HeartbeatRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	7,   // 50: tidemark.cluster.v1.PartitionReport.described:type_name -> tidemark.cluster.v1.Partition
+	7,   // 51: tidemark.cluster.v1.PartitionReport.split_off:type_name -> tidemark.cluster.v1.Partition
+	61,  // 52: tidemark.cluster.v1.PartitionReport.minute:type_name -> tidemark.cluster.v1.Activity
+	61,  // 53: tidemark.cluster.v1.PartitionReport.five_minutes:type_name -> tidemark.cluster.v1.Activity
+	62,  // 54: tidemark.cluster.v1.PartitionReport.split:type_name -> tidemark.cluster.v1.SplitHints
+	63,  // 55: tidemark.cluster.v1.SplitHints.by_load:type_name -> tidemark.cluster.v1.SplitKey
+	63,  // 56: tidemark.cluster.v1.SplitHints.by_size:type_name -> tidemark.cluster.v1.SplitKey
+	95,  // 57: tidemark.cluster.v1.HeartbeatResponse.orders:type_name -> tidemark.cluster.v1.Order
+	28,  // 58: tidemark.cluster.v1.HeartbeatResponse.core:type_name -> tidemark.cluster.v1.CoreMembers
+	57,  // 59: tidemark.cluster.v1.HeartbeatResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 60: tidemark.cluster.v1.HeartbeatResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	21,  // 61: tidemark.cluster.v1.HeartbeatResponse.shares:type_name -> tidemark.cluster.v1.KeyspaceShare
+	71,  // 62: tidemark.cluster.v1.ListOperatorsResponse.operators:type_name -> tidemark.cluster.v1.OperatorInfo
+	3,   // 63: tidemark.cluster.v1.SetNodeStatusRequest.status:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 64: tidemark.cluster.v1.SetNodeStatusResponse.before:type_name -> tidemark.cluster.v1.NodeStatus
+	3,   // 65: tidemark.cluster.v1.SetNodeStatusResponse.status:type_name -> tidemark.cluster.v1.NodeStatus
+	18,  // 66: tidemark.cluster.v1.UpgradeResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	82,  // 67: tidemark.cluster.v1.UpgradeResponse.servers:type_name -> tidemark.cluster.v1.UpgradeServer
+	83,  // 68: tidemark.cluster.v1.UpgradeResponse.gates:type_name -> tidemark.cluster.v1.UpgradeGate
+	17,  // 69: tidemark.cluster.v1.UpgradeServer.levels:type_name -> tidemark.cluster.v1.Levels
+	85,  // 70: tidemark.cluster.v1.ConfirmRecoveryRequest.partitions:type_name -> tidemark.cluster.v1.RecoveredPartition
+	91,  // 71: tidemark.cluster.v1.ListEventsResponse.events:type_name -> tidemark.cluster.v1.Event
+	94,  // 72: tidemark.cluster.v1.SetPlacementRequest.change:type_name -> tidemark.cluster.v1.PlacementSettings
+	94,  // 73: tidemark.cluster.v1.SetPlacementResponse.settings:type_name -> tidemark.cluster.v1.PlacementSettings
+	7,   // 74: tidemark.cluster.v1.Order.target:type_name -> tidemark.cluster.v1.Partition
+	7,   // 75: tidemark.cluster.v1.Order.child:type_name -> tidemark.cluster.v1.Partition
+	7,   // 76: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
+	28,  // 77: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
+	18,  // 78: tidemark.cluster.v1.LevelRefusal.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	100, // 79: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	17,  // 80: tidemark.cluster.v1.BootstrapHello.levels:type_name -> tidemark.cluster.v1.Levels
+	27,  // 81: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
+	58,  // 82: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
+	17,  // 83: tidemark.cluster.v1.AnnounceRequest.levels:type_name -> tidemark.cluster.v1.Levels
+	28,  // 84: tidemark.cluster.v1.AnnounceResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	57,  // 85: tidemark.cluster.v1.AnnounceResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	18,  // 86: tidemark.cluster.v1.AnnounceResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
+	5,   // 87: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
+	57,  // 88: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
+	105, // 89: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	105, // 90: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	108, // 91: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	108, // 92: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	28,  // 93: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
+	123, // 94: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	128, // 95: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	129, // 96: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	27,  // 97: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
+	125, // 98: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
+	126, // 99: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
+	127, // 100: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
+	22,  // 101: tidemark.cluster.v1.MemberHealth.round_trips:type_name -> tidemark.cluster.v1.PeerRoundTrip
+	6,   // 102: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
+	4,   // 103: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
+	12,  // 104: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
+	136, // 105: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
+	134, // 106: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
+	135, // 107: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
+	12,  // 108: tidemark.cluster.v1.Restore.at:type_name -> tidemark.cluster.v1.Timestamp
+	133, // 109: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	133, // 110: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	12,  // 111: tidemark.cluster.v1.BackupSchedule.last_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 112: tidemark.cluster.v1.BackupSchedule.full_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 113: tidemark.cluster.v1.BackupSchedule.log_at:type_name -> tidemark.cluster.v1.Timestamp
+	12,  // 114: tidemark.cluster.v1.BackupSchedule.log_round:type_name -> tidemark.cluster.v1.Timestamp
+	139, // 115: tidemark.cluster.v1.SetBackupScheduleRequest.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	139, // 116: tidemark.cluster.v1.SetBackupScheduleResponse.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	139, // 117: tidemark.cluster.v1.ListBackupSchedulesResponse.schedules:type_name -> tidemark.cluster.v1.BackupSchedule
+	133, // 118: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	133, // 119: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	152, // 120: tidemark.cluster.v1.LoadHistoryResponse.points:type_name -> tidemark.cluster.v1.LoadPoint
+	154, // 121: tidemark.cluster.v1.LoadHistoryResponse.slots:type_name -> tidemark.cluster.v1.LoadSlot
+	153, // 122: tidemark.cluster.v1.LoadPoint.took:type_name -> tidemark.cluster.v1.RequestTimes
+	24,  // 123: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
+	29,  // 124: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
+	30,  // 125: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
+	33,  // 126: tidemark.cluster.v1.Cluster.ListNodes:input_type -> tidemark.cluster.v1.ListNodesRequest
+	35,  // 127: tidemark.cluster.v1.Cluster.CreateKeyspace:input_type -> tidemark.cluster.v1.CreateKeyspaceRequest
+	39,  // 128: tidemark.cluster.v1.Cluster.DropKeyspace:input_type -> tidemark.cluster.v1.DropKeyspaceRequest
+	37,  // 129: tidemark.cluster.v1.Cluster.AlterKeyspace:input_type -> tidemark.cluster.v1.AlterKeyspaceRequest
+	65,  // 130: tidemark.cluster.v1.Cluster.MoveReplica:input_type -> tidemark.cluster.v1.MoveReplicaRequest
+	67,  // 131: tidemark.cluster.v1.Cluster.CancelOperator:input_type -> tidemark.cluster.v1.CancelOperatorRequest
+	69,  // 132: tidemark.cluster.v1.Cluster.ListOperators:input_type -> tidemark.cluster.v1.ListOperatorsRequest
+	72,  // 133: tidemark.cluster.v1.Cluster.TransferLeader:input_type -> tidemark.cluster.v1.TransferLeaderRequest
+	74,  // 134: tidemark.cluster.v1.Cluster.SplitPartition:input_type -> tidemark.cluster.v1.SplitPartitionRequest
+	76,  // 135: tidemark.cluster.v1.Cluster.MergePartition:input_type -> tidemark.cluster.v1.MergePartitionRequest
+	78,  // 136: tidemark.cluster.v1.Cluster.SetNodeStatus:input_type -> tidemark.cluster.v1.SetNodeStatusRequest
+	87,  // 137: tidemark.cluster.v1.Cluster.Why:input_type -> tidemark.cluster.v1.WhyRequest
+	89,  // 138: tidemark.cluster.v1.Cluster.ListEvents:input_type -> tidemark.cluster.v1.ListEventsRequest
+	92,  // 139: tidemark.cluster.v1.Cluster.SetPlacement:input_type -> tidemark.cluster.v1.SetPlacementRequest
+	80,  // 140: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
+	84,  // 141: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
+	49,  // 142: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
+	121, // 143: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	130, // 144: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	41,  // 145: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
+	43,  // 146: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
+	45,  // 147: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
+	47,  // 148: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
+	137, // 149: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	146, // 150: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	148, // 151: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	140, // 152: tidemark.cluster.v1.Cluster.SetBackupSchedule:input_type -> tidemark.cluster.v1.SetBackupScheduleRequest
+	142, // 153: tidemark.cluster.v1.Cluster.ListBackupSchedules:input_type -> tidemark.cluster.v1.ListBackupSchedulesRequest
+	144, // 154: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:input_type -> tidemark.cluster.v1.DeleteBackupScheduleRequest
+	155, // 155: tidemark.cluster.v1.Cluster.Examine:input_type -> tidemark.diagnosis.v1.ExamineRequest
+	156, // 156: tidemark.cluster.v1.Cluster.Collect:input_type -> tidemark.diagnosis.v1.CollectRequest
+	53,  // 157: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
+	150, // 158: tidemark.cluster.v1.Cluster.LoadHistory:input_type -> tidemark.cluster.v1.LoadHistoryRequest
+	55,  // 159: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
+	59,  // 160: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
+	101, // 161: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	28,  // 162: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
+	119, // 163: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	31,  // 164: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
+	103, // 165: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	124, // 166: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	106, // 167: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	110, // 168: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	112, // 169: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	114, // 170: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	114, // 171: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	116, // 172: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	99,  // 173: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	100, // 174: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	25,  // 175: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
+	32,  // 176: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
+	32,  // 177: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
+	34,  // 178: tidemark.cluster.v1.Cluster.ListNodes:output_type -> tidemark.cluster.v1.ListNodesResponse
+	36,  // 179: tidemark.cluster.v1.Cluster.CreateKeyspace:output_type -> tidemark.cluster.v1.CreateKeyspaceResponse
+	40,  // 180: tidemark.cluster.v1.Cluster.DropKeyspace:output_type -> tidemark.cluster.v1.DropKeyspaceResponse
+	38,  // 181: tidemark.cluster.v1.Cluster.AlterKeyspace:output_type -> tidemark.cluster.v1.AlterKeyspaceResponse
+	66,  // 182: tidemark.cluster.v1.Cluster.MoveReplica:output_type -> tidemark.cluster.v1.MoveReplicaResponse
+	68,  // 183: tidemark.cluster.v1.Cluster.CancelOperator:output_type -> tidemark.cluster.v1.CancelOperatorResponse
+	70,  // 184: tidemark.cluster.v1.Cluster.ListOperators:output_type -> tidemark.cluster.v1.ListOperatorsResponse
+	73,  // 185: tidemark.cluster.v1.Cluster.TransferLeader:output_type -> tidemark.cluster.v1.TransferLeaderResponse
+	75,  // 186: tidemark.cluster.v1.Cluster.SplitPartition:output_type -> tidemark.cluster.v1.SplitPartitionResponse
+	77,  // 187: tidemark.cluster.v1.Cluster.MergePartition:output_type -> tidemark.cluster.v1.MergePartitionResponse
+	79,  // 188: tidemark.cluster.v1.Cluster.SetNodeStatus:output_type -> tidemark.cluster.v1.SetNodeStatusResponse
+	88,  // 189: tidemark.cluster.v1.Cluster.Why:output_type -> tidemark.cluster.v1.WhyResponse
+	90,  // 190: tidemark.cluster.v1.Cluster.ListEvents:output_type -> tidemark.cluster.v1.ListEventsResponse
+	93,  // 191: tidemark.cluster.v1.Cluster.SetPlacement:output_type -> tidemark.cluster.v1.SetPlacementResponse
+	81,  // 192: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
+	86,  // 193: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
+	50,  // 194: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
+	122, // 195: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	132, // 196: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	42,  // 197: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
+	44,  // 198: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
+	46,  // 199: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
+	48,  // 200: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
+	138, // 201: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	147, // 202: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	149, // 203: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	141, // 204: tidemark.cluster.v1.Cluster.SetBackupSchedule:output_type -> tidemark.cluster.v1.SetBackupScheduleResponse
+	143, // 205: tidemark.cluster.v1.Cluster.ListBackupSchedules:output_type -> tidemark.cluster.v1.ListBackupSchedulesResponse
+	145, // 206: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:output_type -> tidemark.cluster.v1.DeleteBackupScheduleResponse
+	157, // 207: tidemark.cluster.v1.Cluster.Examine:output_type -> tidemark.diagnosis.v1.Examination
+	158, // 208: tidemark.cluster.v1.Cluster.Collect:output_type -> tidemark.diagnosis.v1.CollectResponse
+	54,  // 209: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
+	151, // 210: tidemark.cluster.v1.Cluster.LoadHistory:output_type -> tidemark.cluster.v1.LoadHistoryResponse
+	56,  // 211: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
+	64,  // 212: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
+	102, // 213: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	109, // 214: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	120, // 215: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	32,  // 216: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
+	104, // 217: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	125, // 218: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	107, // 219: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	111, // 220: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	113, // 221: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	115, // 222: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	115, // 223: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	117, // 224: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	99,  // 225: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	99,  // 226: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	175, // [175:227] is the sub-list for method output_type
+	123, // [123:175] is the sub-list for method input_type
+	123, // [123:123] is the sub-list for extension type_name
+	123, // [123:123] is the sub-list for extension extendee
+	0,   // [0:123] is the sub-list for field type_name
 }
 
 func init() { file_clusterpb_cluster_proto_init() }
@@ -12016,18 +12894,19 @@ func file_clusterpb_cluster_proto_init() {
 	if File_clusterpb_cluster_proto != nil {
 		return
 	}
-	file_clusterpb_cluster_proto_msgTypes[27].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[69].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[83].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[97].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[129].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[14].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[30].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[73].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[87].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[101].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[133].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   139,
+			NumMessages:   148,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

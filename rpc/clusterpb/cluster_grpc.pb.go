@@ -10,6 +10,7 @@ package clusterpb
 
 import (
 	context "context"
+	diagnosispb "github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -53,7 +54,10 @@ const (
 	Cluster_SetBackupSchedule_FullMethodName    = "/tidemark.cluster.v1.Cluster/SetBackupSchedule"
 	Cluster_ListBackupSchedules_FullMethodName  = "/tidemark.cluster.v1.Cluster/ListBackupSchedules"
 	Cluster_DeleteBackupSchedule_FullMethodName = "/tidemark.cluster.v1.Cluster/DeleteBackupSchedule"
+	Cluster_Examine_FullMethodName              = "/tidemark.cluster.v1.Cluster/Examine"
+	Cluster_Collect_FullMethodName              = "/tidemark.cluster.v1.Cluster/Collect"
 	Cluster_ListPartitions_FullMethodName       = "/tidemark.cluster.v1.Cluster/ListPartitions"
+	Cluster_LoadHistory_FullMethodName          = "/tidemark.cluster.v1.Cluster/LoadHistory"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -140,8 +144,16 @@ type ClusterClient interface {
 	ListBackupSchedules(ctx context.Context, in *ListBackupSchedulesRequest, opts ...grpc.CallOption) (*ListBackupSchedulesResponse, error)
 	// DeleteBackupSchedule ends a schedule. What it has made stays.
 	DeleteBackupSchedule(ctx context.Context, in *DeleteBackupScheduleRequest, opts ...grpc.CallOption) (*DeleteBackupScheduleResponse, error)
+	// Examine has a server examine itself, its machine and its links; Collect has it collect what a
+	// report of a fault needs. They are for administrators. NotFound: no server of the cluster has the
+	// address.
+	Examine(ctx context.Context, in *diagnosispb.ExamineRequest, opts ...grpc.CallOption) (*diagnosispb.Examination, error)
+	Collect(ctx context.Context, in *diagnosispb.CollectRequest, opts ...grpc.CallOption) (*diagnosispb.CollectResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error)
+	// LoadHistory tells what the data node of the server that is asked has done in the last hour. It
+	// has no keys. A server without a data node answers with node 0 and no more.
+	LoadHistory(ctx context.Context, in *LoadHistoryRequest, opts ...grpc.CallOption) (*LoadHistoryResponse, error)
 }
 
 type clusterClient struct {
@@ -484,6 +496,26 @@ func (c *clusterClient) DeleteBackupSchedule(ctx context.Context, in *DeleteBack
 	return out, nil
 }
 
+func (c *clusterClient) Examine(ctx context.Context, in *diagnosispb.ExamineRequest, opts ...grpc.CallOption) (*diagnosispb.Examination, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(diagnosispb.Examination)
+	err := c.cc.Invoke(ctx, Cluster_Examine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Collect(ctx context.Context, in *diagnosispb.CollectRequest, opts ...grpc.CallOption) (*diagnosispb.CollectResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(diagnosispb.CollectResponse)
+	err := c.cc.Invoke(ctx, Cluster_Collect_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PartitionInfo], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[2], Cluster_ListPartitions_FullMethodName, cOpts...)
@@ -502,6 +534,16 @@ func (c *clusterClient) ListPartitions(ctx context.Context, in *ListPartitionsRe
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_ListPartitionsClient = grpc.ServerStreamingClient[PartitionInfo]
+
+func (c *clusterClient) LoadHistory(ctx context.Context, in *LoadHistoryRequest, opts ...grpc.CallOption) (*LoadHistoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LoadHistoryResponse)
+	err := c.cc.Invoke(ctx, Cluster_LoadHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
@@ -587,8 +629,16 @@ type ClusterServer interface {
 	ListBackupSchedules(context.Context, *ListBackupSchedulesRequest) (*ListBackupSchedulesResponse, error)
 	// DeleteBackupSchedule ends a schedule. What it has made stays.
 	DeleteBackupSchedule(context.Context, *DeleteBackupScheduleRequest) (*DeleteBackupScheduleResponse, error)
+	// Examine has a server examine itself, its machine and its links; Collect has it collect what a
+	// report of a fault needs. They are for administrators. NotFound: no server of the cluster has the
+	// address.
+	Examine(context.Context, *diagnosispb.ExamineRequest) (*diagnosispb.Examination, error)
+	Collect(context.Context, *diagnosispb.CollectRequest) (*diagnosispb.CollectResponse, error)
 	// ListPartitions adds what is only known at run time: leader, size.
 	ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error
+	// LoadHistory tells what the data node of the server that is asked has done in the last hour. It
+	// has no keys. A server without a data node answers with node 0 and no more.
+	LoadHistory(context.Context, *LoadHistoryRequest) (*LoadHistoryResponse, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -695,8 +745,17 @@ func (UnimplementedClusterServer) ListBackupSchedules(context.Context, *ListBack
 func (UnimplementedClusterServer) DeleteBackupSchedule(context.Context, *DeleteBackupScheduleRequest) (*DeleteBackupScheduleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteBackupSchedule not implemented")
 }
+func (UnimplementedClusterServer) Examine(context.Context, *diagnosispb.ExamineRequest) (*diagnosispb.Examination, error) {
+	return nil, status.Error(codes.Unimplemented, "method Examine not implemented")
+}
+func (UnimplementedClusterServer) Collect(context.Context, *diagnosispb.CollectRequest) (*diagnosispb.CollectResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Collect not implemented")
+}
 func (UnimplementedClusterServer) ListPartitions(*ListPartitionsRequest, grpc.ServerStreamingServer[PartitionInfo]) error {
 	return status.Error(codes.Unimplemented, "method ListPartitions not implemented")
+}
+func (UnimplementedClusterServer) LoadHistory(context.Context, *LoadHistoryRequest) (*LoadHistoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LoadHistory not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1277,6 +1336,42 @@ func _Cluster_DeleteBackupSchedule_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_Examine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(diagnosispb.ExamineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Examine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Examine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Examine(ctx, req.(*diagnosispb.ExamineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Collect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(diagnosispb.CollectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Collect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Collect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Collect(ctx, req.(*diagnosispb.CollectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ListPartitionsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1287,6 +1382,24 @@ func _Cluster_ListPartitions_Handler(srv interface{}, stream grpc.ServerStream) 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_ListPartitionsServer = grpc.ServerStreamingServer[PartitionInfo]
+
+func _Cluster_LoadHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LoadHistoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).LoadHistory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_LoadHistory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).LoadHistory(ctx, req.(*LoadHistoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -1414,6 +1527,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteBackupSchedule",
 			Handler:    _Cluster_DeleteBackupSchedule_Handler,
+		},
+		{
+			MethodName: "Examine",
+			Handler:    _Cluster_Examine_Handler,
+		},
+		{
+			MethodName: "Collect",
+			Handler:    _Cluster_Collect_Handler,
+		},
+		{
+			MethodName: "LoadHistory",
+			Handler:    _Cluster_LoadHistory_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,2 +1,2 @@
-// Package coordpb is the protocol of what the coordination store has beside the etcd API.
+// Package coordpb is the protocol of the coordination store's additions to the etcd API.
 package coordpb

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// healthOf is the service of which a member of the core tells by grpc.health.v1.Health/Check what
-// its page /health tells; the query of the page follows. A member of an earlier version says that
-// there is no such service.
+// healthOf is the service by which a member of the core reports, through
+// grpc.health.v1.Health/Check, what its page /health shows; the page's query follows. A member of
+// an earlier version says that there is no such service.
 const healthOf = "tidemark.coordination.health?"
 
-// HealthOf names the service whose health is that of a member, as its page /health tells it:
-// whether it can read by itself (serializable), or knows everything that was acknowledged, and
-// whether an alarm is raised whose name is not among the excluded ones.
+// HealthOf names the service that reports a member's health as its page /health does: whether the
+// member can read by itself (serializable), or knows everything that was acknowledged, and whether
+// an alarm is raised that is not excluded.
 func HealthOf(serializable bool, excluded map[string]bool) string {
 	query := url.Values{}
 	if serializable {
@@ -28,7 +28,7 @@ func HealthOf(serializable bool, excluded map[string]bool) string {
 	return healthOf + query.Encode()
 }
 
-// IsHealthOf reads a name that HealthOf has made.
+// IsHealthOf parses a name made by HealthOf.
 func IsHealthOf(service string) (serializable bool, excluded map[string]bool, ok bool) {
 	encoded, ok := strings.CutPrefix(service, healthOf)
 	if !ok {

@@ -24,6 +24,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Priority is the order in which requests of one user to one keyspace begin while a node is asked
+// for more than it can bear.
+type Priority int32
+
+const (
+	Priority_PRIORITY_NORMAL Priority = 0
+	Priority_PRIORITY_HIGH   Priority = 1
+	// After all other requests, whoever asks for those.
+	Priority_PRIORITY_LOW Priority = 2
+)
+
+// Enum value maps for Priority.
+var (
+	Priority_name = map[int32]string{
+		0: "PRIORITY_NORMAL",
+		1: "PRIORITY_HIGH",
+		2: "PRIORITY_LOW",
+	}
+	Priority_value = map[string]int32{
+		"PRIORITY_NORMAL": 0,
+		"PRIORITY_HIGH":   1,
+		"PRIORITY_LOW":    2,
+	}
+)
+
+func (x Priority) Enum() *Priority {
+	p := new(Priority)
+	*p = x
+	return p
+}
+
+func (x Priority) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Priority) Descriptor() protoreflect.EnumDescriptor {
+	return file_kvpb_kv_proto_enumTypes[0].Descriptor()
+}
+
+func (Priority) Type() protoreflect.EnumType {
+	return &file_kvpb_kv_proto_enumTypes[0]
+}
+
+func (x Priority) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Priority.Descriptor instead.
+func (Priority) EnumDescriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{0}
+}
+
 type TransactionState int32
 
 const (
@@ -57,11 +109,11 @@ func (x TransactionState) String() string {
 }
 
 func (TransactionState) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[0].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[1].Descriptor()
 }
 
 func (TransactionState) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[0]
+	return &file_kvpb_kv_proto_enumTypes[1]
 }
 
 func (x TransactionState) Number() protoreflect.EnumNumber {
@@ -70,7 +122,7 @@ func (x TransactionState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TransactionState.Descriptor instead.
 func (TransactionState) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{0}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{1}
 }
 
 type AbortReason int32
@@ -126,11 +178,11 @@ func (x AbortReason) String() string {
 }
 
 func (AbortReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[1].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[2].Descriptor()
 }
 
 func (AbortReason) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[1]
+	return &file_kvpb_kv_proto_enumTypes[2]
 }
 
 func (x AbortReason) Number() protoreflect.EnumNumber {
@@ -139,7 +191,7 @@ func (x AbortReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AbortReason.Descriptor instead.
 func (AbortReason) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{1}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{2}
 }
 
 type ErrorCode int32
@@ -194,6 +246,9 @@ const (
 	// This node has not heard of users and permissions for too long to say. Another one, or this one
 	// later, may.
 	ErrorCode_ACCESS_UNKNOWN ErrorCode = 27
+	// The keyspace holds as many bytes as its quota allows, and the request would add to them; it did
+	// not run. Requests that read or delete do.
+	ErrorCode_QUOTA_EXCEEDED ErrorCode = 28
 )
 
 // Enum value maps for ErrorCode.
@@ -227,6 +282,7 @@ var (
 		25: "UNAUTHENTICATED",
 		26: "PERMISSION_DENIED",
 		27: "ACCESS_UNKNOWN",
+		28: "QUOTA_EXCEEDED",
 	}
 	ErrorCode_value = map[string]int32{
 		"UNKNOWN_ERROR":        0,
@@ -257,6 +313,7 @@ var (
 		"UNAUTHENTICATED":      25,
 		"PERMISSION_DENIED":    26,
 		"ACCESS_UNKNOWN":       27,
+		"QUOTA_EXCEEDED":       28,
 	}
 )
 
@@ -271,11 +328,11 @@ func (x ErrorCode) String() string {
 }
 
 func (ErrorCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[2].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[3].Descriptor()
 }
 
 func (ErrorCode) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[2]
+	return &file_kvpb_kv_proto_enumTypes[3]
 }
 
 func (x ErrorCode) Number() protoreflect.EnumNumber {
@@ -284,7 +341,7 @@ func (x ErrorCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorCode.Descriptor instead.
 func (ErrorCode) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{2}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{3}
 }
 
 // ErrorCause says more about a code, for what the client tells its caller to do. It changes nothing
@@ -300,6 +357,8 @@ const (
 	// is not to be repeated. This request was not executed; an earlier attempt at another node may have
 	// been.
 	ErrorCause_CAUSE_TOO_LARGE ErrorCause = 2
+	// Overloaded: the keyspace has reached a quota of requests or bytes a second. The node has room.
+	ErrorCause_CAUSE_QUOTA ErrorCause = 3
 )
 
 // Enum value maps for ErrorCause.
@@ -308,11 +367,13 @@ var (
 		0: "CAUSE_UNSPECIFIED",
 		1: "CAUSE_CLOCKS",
 		2: "CAUSE_TOO_LARGE",
+		3: "CAUSE_QUOTA",
 	}
 	ErrorCause_value = map[string]int32{
 		"CAUSE_UNSPECIFIED": 0,
 		"CAUSE_CLOCKS":      1,
 		"CAUSE_TOO_LARGE":   2,
+		"CAUSE_QUOTA":       3,
 	}
 )
 
@@ -327,11 +388,11 @@ func (x ErrorCause) String() string {
 }
 
 func (ErrorCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[3].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[4].Descriptor()
 }
 
 func (ErrorCause) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[3]
+	return &file_kvpb_kv_proto_enumTypes[4]
 }
 
 func (x ErrorCause) Number() protoreflect.EnumNumber {
@@ -340,7 +401,7 @@ func (x ErrorCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ErrorCause.Descriptor instead.
 func (ErrorCause) EnumDescriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{3}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{4}
 }
 
 type Mutation_Kind int32
@@ -381,11 +442,11 @@ func (x Mutation_Kind) String() string {
 }
 
 func (Mutation_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[4].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[5].Descriptor()
 }
 
 func (Mutation_Kind) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[4]
+	return &file_kvpb_kv_proto_enumTypes[5]
 }
 
 func (x Mutation_Kind) Number() protoreflect.EnumNumber {
@@ -433,11 +494,11 @@ func (x PushRequest_Kind) String() string {
 }
 
 func (PushRequest_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_kvpb_kv_proto_enumTypes[5].Descriptor()
+	return file_kvpb_kv_proto_enumTypes[6].Descriptor()
 }
 
 func (PushRequest_Kind) Type() protoreflect.EnumType {
-	return &file_kvpb_kv_proto_enumTypes[5]
+	return &file_kvpb_kv_proto_enumTypes[6]
 }
 
 func (x PushRequest_Kind) Number() protoreflect.EnumNumber {
@@ -674,6 +735,11 @@ type Request struct {
 	Call *Call `protobuf:"bytes,10,opt,name=call,proto3" json:"call,omitempty"`
 	// Background work of a server, such as a backup, asks: it does not count as load of the foreground.
 	Background bool `protobuf:"varint,11,opt,name=background,proto3" json:"background,omitempty"`
+	// The span of the caller that waits for the answer: its trace id (16 bytes), its own id (8 bytes)
+	// and its flags (1 byte), as in W3C's traceparent. Empty: the caller does not trace the request.
+	Trace []byte `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
+	// How urgent the request is among those of its user to the same keyspace, while requests wait.
+	Priority Priority `protobuf:"varint,13,opt,name=priority,proto3,enum=tidemark.kv.v1.Priority" json:"priority,omitempty"`
 	// Types that are valid to be assigned to Command:
 	//
 	//	*Request_Get
@@ -698,6 +764,7 @@ type Request struct {
 	//	*Request_Increment
 	//	*Request_Load
 	//	*Request_Changes
+	//	*Request_SlowRequests
 	Command       isRequest_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -808,6 +875,20 @@ func (x *Request) GetBackground() bool {
 		return x.Background
 	}
 	return false
+}
+
+func (x *Request) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+func (x *Request) GetPriority() Priority {
+	if x != nil {
+		return x.Priority
+	}
+	return Priority_PRIORITY_NORMAL
 }
 
 func (x *Request) GetCommand() isRequest_Command {
@@ -1015,6 +1096,15 @@ func (x *Request) GetChanges() *ChangesRequest {
 	return nil
 }
 
+func (x *Request) GetSlowRequests() *SlowRequestsRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Request_SlowRequests); ok {
+			return x.SlowRequests
+		}
+	}
+	return nil
+}
+
 type isRequest_Command interface {
 	isRequest_Command()
 }
@@ -1107,6 +1197,10 @@ type Request_Changes struct {
 	Changes *ChangesRequest `protobuf:"bytes,37,opt,name=changes,proto3,oneof"`
 }
 
+type Request_SlowRequests struct {
+	SlowRequests *SlowRequestsRequest `protobuf:"bytes,38,opt,name=slow_requests,json=slowRequests,proto3,oneof"`
+}
+
 func (*Request_Get) isRequest_Command() {}
 
 func (*Request_Put) isRequest_Command() {}
@@ -1150,6 +1244,8 @@ func (*Request_Increment) isRequest_Command() {}
 func (*Request_Load) isRequest_Command() {}
 
 func (*Request_Changes) isRequest_Command() {}
+
+func (*Request_SlowRequests) isRequest_Command() {}
 
 // Call is a unary call as gRPC has it, without HTTP/2. Streams are for gRPC alone, and so are
 // methods that wait for other clients.
@@ -1463,6 +1559,7 @@ type Response struct {
 	//	*Response_Increment
 	//	*Response_Load
 	//	*Response_Changes
+	//	*Response_SlowRequests
 	Result        isResponse_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1752,6 +1849,15 @@ func (x *Response) GetChanges() *ChangesResponse {
 	return nil
 }
 
+func (x *Response) GetSlowRequests() *SlowRequestsResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Response_SlowRequests); ok {
+			return x.SlowRequests
+		}
+	}
+	return nil
+}
+
 type isResponse_Result interface {
 	isResponse_Result()
 }
@@ -1844,6 +1950,10 @@ type Response_Changes struct {
 	Changes *ChangesResponse `protobuf:"bytes,37,opt,name=changes,proto3,oneof"`
 }
 
+type Response_SlowRequests struct {
+	SlowRequests *SlowRequestsResponse `protobuf:"bytes,38,opt,name=slow_requests,json=slowRequests,proto3,oneof"`
+}
+
 func (*Response_Get) isResponse_Result() {}
 
 func (*Response_Put) isResponse_Result() {}
@@ -1887,6 +1997,8 @@ func (*Response_Increment) isResponse_Result() {}
 func (*Response_Load) isResponse_Result() {}
 
 func (*Response_Changes) isResponse_Result() {}
+
+func (*Response_SlowRequests) isResponse_Result() {}
 
 // Timestamp is a hybrid logical timestamp.
 type Timestamp struct {
@@ -6186,6 +6298,441 @@ func (x *ResolveResponse) GetMore() bool {
 	return false
 }
 
+// SlowRequestsRequest asks a node for the requests that it remembers as slow. It is answered by the
+// node, of none of its partitions.
+type SlowRequestsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keyspaces whose requests are shown; at least one. Others are not shown.
+	Keyspaces []uint64 `protobuf:"varint,1,rep,packed,name=keyspaces,proto3" json:"keyspaces,omitempty"`
+	// At most so many; 0: as many as the node remembers.
+	Max uint32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
+	// Only requests that were answered after this time, in nanoseconds since the epoch.
+	After uint64 `protobuf:"fixed64,3,opt,name=after,proto3" json:"after,omitempty"`
+	// Shows hashes in the place of keys.
+	Redact bool `protobuf:"varint,4,opt,name=redact,proto3" json:"redact,omitempty"`
+	// Only requests that took at least this long, in nanoseconds.
+	LeastNanos    uint64 `protobuf:"varint,5,opt,name=least_nanos,json=leastNanos,proto3" json:"least_nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRequestsRequest) Reset() {
+	*x = SlowRequestsRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRequestsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRequestsRequest) ProtoMessage() {}
+
+func (x *SlowRequestsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRequestsRequest.ProtoReflect.Descriptor instead.
+func (*SlowRequestsRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *SlowRequestsRequest) GetKeyspaces() []uint64 {
+	if x != nil {
+		return x.Keyspaces
+	}
+	return nil
+}
+
+func (x *SlowRequestsRequest) GetMax() uint32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *SlowRequestsRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *SlowRequestsRequest) GetRedact() bool {
+	if x != nil {
+		return x.Redact
+	}
+	return false
+}
+
+func (x *SlowRequestsRequest) GetLeastNanos() uint64 {
+	if x != nil {
+		return x.LeastNanos
+	}
+	return 0
+}
+
+type SlowRequestsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The latest first.
+	Requests []*SlowRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	// From how many nanoseconds on a request counts as slow; 0: none does.
+	ThresholdNanos uint64 `protobuf:"varint,2,opt,name=threshold_nanos,json=thresholdNanos,proto3" json:"threshold_nanos,omitempty"`
+	// How many requests were slow since the node was started, whether remembered or not.
+	Count         uint64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Node          uint64 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRequestsResponse) Reset() {
+	*x = SlowRequestsResponse{}
+	mi := &file_kvpb_kv_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRequestsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRequestsResponse) ProtoMessage() {}
+
+func (x *SlowRequestsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRequestsResponse.ProtoReflect.Descriptor instead.
+func (*SlowRequestsResponse) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SlowRequestsResponse) GetRequests() []*SlowRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *SlowRequestsResponse) GetThresholdNanos() uint64 {
+	if x != nil {
+		return x.ThresholdNanos
+	}
+	return 0
+}
+
+func (x *SlowRequestsResponse) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *SlowRequestsResponse) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+// SlowRequest is a request that took long, as the node knows it that answered it. The time begins
+// when the request has arrived there, and ends when the answer is sent.
+type SlowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In nanoseconds since the epoch, by the clock of the node's machine.
+	Began      uint64 `protobuf:"fixed64,1,opt,name=began,proto3" json:"began,omitempty"`
+	TotalNanos uint64 `protobuf:"varint,2,opt,name=total_nanos,json=totalNanos,proto3" json:"total_nanos,omitempty"`
+	// Where the time went. The parts add up to the total.
+	Parts []*RequestPart `protobuf:"bytes,3,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The name of the command, as in the metrics of commands.
+	Kind     string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Keyspace uint64 `protobuf:"varint,5,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
+	// 0: several partitions of the node.
+	Partition uint64 `protobuf:"varint,6,opt,name=partition,proto3" json:"partition,omitempty"`
+	// The first key or the start of the first span, cut to 128 bytes; key_bytes is its length. With
+	// redact key_hash is set instead: equal keys of a node have equal hashes until it is restarted.
+	Key      []byte `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`
+	KeyBytes uint32 `protobuf:"varint,8,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`
+	KeyHash  uint64 `protobuf:"fixed64,9,opt,name=key_hash,json=keyHash,proto3" json:"key_hash,omitempty"`
+	// How many keys and spans the request names.
+	Keys  uint32 `protobuf:"varint,10,opt,name=keys,proto3" json:"keys,omitempty"`
+	Spans uint32 `protobuf:"varint,11,opt,name=spans,proto3" json:"spans,omitempty"`
+	// The sizes of request and response.
+	RequestBytes  uint64 `protobuf:"varint,12,opt,name=request_bytes,json=requestBytes,proto3" json:"request_bytes,omitempty"`
+	ResponseBytes uint64 `protobuf:"varint,13,opt,name=response_bytes,json=responseBytes,proto3" json:"response_bytes,omitempty"`
+	// The client, the address that it is connected from, and its user; empty if they are not known.
+	Client        uint64 `protobuf:"fixed64,14,opt,name=client,proto3" json:"client,omitempty"`
+	ClientAddress string `protobuf:"bytes,15,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	User          string `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
+	// Whether the request ended with an error, and with which.
+	Failed bool      `protobuf:"varint,17,opt,name=failed,proto3" json:"failed,omitempty"`
+	Error  ErrorCode `protobuf:"varint,22,opt,name=error,proto3,enum=tidemark.kv.v1.ErrorCode" json:"error,omitempty"`
+	// The lock that it waited for last: its key, like key and key_hash, and its transaction.
+	LockKey         []byte `protobuf:"bytes,18,opt,name=lock_key,json=lockKey,proto3" json:"lock_key,omitempty"`
+	LockKeyHash     uint64 `protobuf:"fixed64,19,opt,name=lock_key_hash,json=lockKeyHash,proto3" json:"lock_key_hash,omitempty"`
+	LockTransaction string `protobuf:"bytes,20,opt,name=lock_transaction,json=lockTransaction,proto3" json:"lock_transaction,omitempty"`
+	// The id of the trace that the request belongs to; empty if it belongs to none.
+	Trace         []byte `protobuf:"bytes,21,opt,name=trace,proto3" json:"trace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SlowRequest) Reset() {
+	*x = SlowRequest{}
+	mi := &file_kvpb_kv_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SlowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SlowRequest) ProtoMessage() {}
+
+func (x *SlowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SlowRequest.ProtoReflect.Descriptor instead.
+func (*SlowRequest) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SlowRequest) GetBegan() uint64 {
+	if x != nil {
+		return x.Began
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetTotalNanos() uint64 {
+	if x != nil {
+		return x.TotalNanos
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetParts() []*RequestPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *SlowRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *SlowRequest) GetKeyspace() uint64 {
+	if x != nil {
+		return x.Keyspace
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetPartition() uint64 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SlowRequest) GetKeyBytes() uint32 {
+	if x != nil {
+		return x.KeyBytes
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetKeyHash() uint64 {
+	if x != nil {
+		return x.KeyHash
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetKeys() uint32 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetSpans() uint32 {
+	if x != nil {
+		return x.Spans
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetRequestBytes() uint64 {
+	if x != nil {
+		return x.RequestBytes
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetResponseBytes() uint64 {
+	if x != nil {
+		return x.ResponseBytes
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetClient() uint64 {
+	if x != nil {
+		return x.Client
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *SlowRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SlowRequest) GetFailed() bool {
+	if x != nil {
+		return x.Failed
+	}
+	return false
+}
+
+func (x *SlowRequest) GetError() ErrorCode {
+	if x != nil {
+		return x.Error
+	}
+	return ErrorCode_UNKNOWN_ERROR
+}
+
+func (x *SlowRequest) GetLockKey() []byte {
+	if x != nil {
+		return x.LockKey
+	}
+	return nil
+}
+
+func (x *SlowRequest) GetLockKeyHash() uint64 {
+	if x != nil {
+		return x.LockKeyHash
+	}
+	return 0
+}
+
+func (x *SlowRequest) GetLockTransaction() string {
+	if x != nil {
+		return x.LockTransaction
+	}
+	return ""
+}
+
+func (x *SlowRequest) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+// RequestPart is how long a part of a request took.
+type RequestPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of queue, latch, lock, proof, evaluate, log, sync, replicate, apply, clock; or another one
+	// of a later version.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Nanos         uint64 `protobuf:"varint,2,opt,name=nanos,proto3" json:"nanos,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestPart) Reset() {
+	*x = RequestPart{}
+	mi := &file_kvpb_kv_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestPart) ProtoMessage() {}
+
+func (x *RequestPart) ProtoReflect() protoreflect.Message {
+	mi := &file_kvpb_kv_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestPart.ProtoReflect.Descriptor instead.
+func (*RequestPart) Descriptor() ([]byte, []int) {
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *RequestPart) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RequestPart) GetNanos() uint64 {
+	if x != nil {
+		return x.Nanos
+	}
+	return 0
+}
+
 // InspectTransactionsRequest asks a partition's leader for its transactions, for people.
 type InspectTransactionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6199,7 +6746,7 @@ type InspectTransactionsRequest struct {
 
 func (x *InspectTransactionsRequest) Reset() {
 	*x = InspectTransactionsRequest{}
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6211,7 +6758,7 @@ func (x *InspectTransactionsRequest) String() string {
 func (*InspectTransactionsRequest) ProtoMessage() {}
 
 func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[69]
+	mi := &file_kvpb_kv_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6224,7 +6771,7 @@ func (x *InspectTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{69}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *InspectTransactionsRequest) GetMax() uint32 {
@@ -6252,7 +6799,7 @@ type InspectTransactionsResponse struct {
 
 func (x *InspectTransactionsResponse) Reset() {
 	*x = InspectTransactionsResponse{}
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6264,7 +6811,7 @@ func (x *InspectTransactionsResponse) String() string {
 func (*InspectTransactionsResponse) ProtoMessage() {}
 
 func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[70]
+	mi := &file_kvpb_kv_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6277,7 +6824,7 @@ func (x *InspectTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*InspectTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{70}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *InspectTransactionsResponse) GetTransactions() []*LiveTransaction {
@@ -6322,7 +6869,7 @@ type LiveTransaction struct {
 
 func (x *LiveTransaction) Reset() {
 	*x = LiveTransaction{}
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6881,7 @@ func (x *LiveTransaction) String() string {
 func (*LiveTransaction) ProtoMessage() {}
 
 func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[71]
+	mi := &file_kvpb_kv_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6894,7 @@ func (x *LiveTransaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LiveTransaction.ProtoReflect.Descriptor instead.
 func (*LiveTransaction) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{71}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LiveTransaction) GetTransaction() *Transaction {
@@ -6440,7 +6987,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_kvpb_kv_proto_msgTypes[72]
+	mi := &file_kvpb_kv_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6999,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[72]
+	mi := &file_kvpb_kv_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +7012,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{72}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Waiter) GetTransaction() []byte {
@@ -6515,15 +7062,18 @@ type Error struct {
 	// The timestamp that was refused, where the code is about one: to be read at, of a session, or
 	// at which a transaction began.
 	Refused *Timestamp `protobuf:"bytes,8,opt,name=refused,proto3" json:"refused,omitempty"`
-	// With DISK_FULL: no attempt of the request has taken effect, and none will.
-	NotExecuted   bool `protobuf:"varint,9,opt,name=not_executed,json=notExecuted,proto3" json:"not_executed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// With DISK_FULL and QUOTA_EXCEEDED: no attempt of the request has taken effect, and none will.
+	NotExecuted bool `protobuf:"varint,9,opt,name=not_executed,json=notExecuted,proto3" json:"not_executed,omitempty"`
+	// With OVERLOADED: how long a caller should wait before it tries again, in microseconds; 0: the
+	// node does not know. The request did not run.
+	RetryAfterMicros uint64 `protobuf:"varint,10,opt,name=retry_after_micros,json=retryAfterMicros,proto3" json:"retry_after_micros,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_kvpb_kv_proto_msgTypes[73]
+	mi := &file_kvpb_kv_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +7085,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[73]
+	mi := &file_kvpb_kv_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +7098,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{73}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Error) GetCode() ErrorCode {
@@ -6614,6 +7164,13 @@ func (x *Error) GetNotExecuted() bool {
 	return false
 }
 
+func (x *Error) GetRetryAfterMicros() uint64 {
+	if x != nil {
+		return x.RetryAfterMicros
+	}
+	return 0
+}
+
 // Conflict is what was in a transaction's way.
 type Conflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6635,7 +7192,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_kvpb_kv_proto_msgTypes[74]
+	mi := &file_kvpb_kv_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +7204,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_kvpb_kv_proto_msgTypes[74]
+	mi := &file_kvpb_kv_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6660,7 +7217,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_kvpb_kv_proto_rawDescGZIP(), []int{74}
+	return file_kvpb_kv_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Conflict) GetKey() []byte {
@@ -6721,7 +7278,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\brequests\x18\x02 \x03(\v2\x17.tidemark.kv.v1.RequestR\brequests\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\"G\n" +
 	"\rBatchResponse\x126\n" +
-	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\x94\x0e\n" +
+	"\tresponses\x18\x01 \x03(\v2\x18.tidemark.kv.v1.ResponseR\tresponses\"\xac\x0f\n" +
 	"\aRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x04R\tpartition\x12\x1e\n" +
@@ -6738,7 +7295,9 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	" \x01(\v2\x14.tidemark.kv.v1.CallR\x04call\x12\x1e\n" +
 	"\n" +
 	"background\x18\v \x01(\bR\n" +
-	"background\x12.\n" +
+	"background\x12\x14\n" +
+	"\x05trace\x18\f \x01(\fR\x05trace\x124\n" +
+	"\bpriority\x18\r \x01(\x0e2\x18.tidemark.kv.v1.PriorityR\bpriority\x12.\n" +
 	"\x03get\x18\x10 \x01(\v2\x1a.tidemark.kv.v1.GetRequestH\x00R\x03get\x12.\n" +
 	"\x03put\x18\x11 \x01(\v2\x1a.tidemark.kv.v1.PutRequestH\x00R\x03put\x127\n" +
 	"\x06delete\x18\x12 \x01(\v2\x1d.tidemark.kv.v1.DeleteRequestH\x00R\x06delete\x12Q\n" +
@@ -6762,7 +7321,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tmulti_get\x18\" \x01(\v2\x1f.tidemark.kv.v1.MultiGetRequestH\x00R\bmultiGet\x12@\n" +
 	"\tincrement\x18# \x01(\v2 .tidemark.kv.v1.IncrementRequestH\x00R\tincrement\x121\n" +
 	"\x04load\x18$ \x01(\v2\x1b.tidemark.kv.v1.LoadRequestH\x00R\x04load\x12:\n" +
-	"\achanges\x18% \x01(\v2\x1e.tidemark.kv.v1.ChangesRequestH\x00R\achangesB\t\n" +
+	"\achanges\x18% \x01(\v2\x1e.tidemark.kv.v1.ChangesRequestH\x00R\achanges\x12J\n" +
+	"\rslow_requests\x18& \x01(\v2#.tidemark.kv.v1.SlowRequestsRequestH\x00R\fslowRequestsB\t\n" +
 	"\acommand\"u\n" +
 	"\x04Call\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x18\n" +
@@ -6782,7 +7342,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tAdmission\x12)\n" +
 	"\x02at\x18\x01 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x02at\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12B\n" +
-	"\x0funcertain_until\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\xed\r\n" +
+	"\x0funcertain_until\x18\x03 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x0euncertainUntil\"\xba\x0e\n" +
 	"\bResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03now\x18\x02 \x01(\v2\x19.tidemark.kv.v1.TimestampR\x03now\x12'\n" +
@@ -6815,7 +7375,8 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tmulti_get\x18\" \x01(\v2 .tidemark.kv.v1.MultiGetResponseH\x00R\bmultiGet\x12A\n" +
 	"\tincrement\x18# \x01(\v2!.tidemark.kv.v1.IncrementResponseH\x00R\tincrement\x122\n" +
 	"\x04load\x18$ \x01(\v2\x1c.tidemark.kv.v1.LoadResponseH\x00R\x04load\x12;\n" +
-	"\achanges\x18% \x01(\v2\x1f.tidemark.kv.v1.ChangesResponseH\x00R\achangesB\b\n" +
+	"\achanges\x18% \x01(\v2\x1f.tidemark.kv.v1.ChangesResponseH\x00R\achanges\x12K\n" +
+	"\rslow_requests\x18& \x01(\v2$.tidemark.kv.v1.SlowRequestsResponseH\x00R\fslowRequestsB\b\n" +
 	"\x06result\"9\n" +
 	"\tTimestamp\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x06R\x04wall\x12\x18\n" +
@@ -7161,7 +7722,47 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\x06anchor\x18\x04 \x01(\fR\x06anchor\"A\n" +
 	"\x0fResolveResponse\x12\x1a\n" +
 	"\bresolved\x18\x01 \x01(\x04R\bresolved\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"P\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x94\x01\n" +
+	"\x13SlowRequestsRequest\x12\x1c\n" +
+	"\tkeyspaces\x18\x01 \x03(\x04R\tkeyspaces\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\rR\x03max\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x06R\x05after\x12\x16\n" +
+	"\x06redact\x18\x04 \x01(\bR\x06redact\x12\x1f\n" +
+	"\vleast_nanos\x18\x05 \x01(\x04R\n" +
+	"leastNanos\"\xa2\x01\n" +
+	"\x14SlowRequestsResponse\x127\n" +
+	"\brequests\x18\x01 \x03(\v2\x1b.tidemark.kv.v1.SlowRequestR\brequests\x12'\n" +
+	"\x0fthreshold_nanos\x18\x02 \x01(\x04R\x0ethresholdNanos\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\x04R\x04node\"\xa1\x05\n" +
+	"\vSlowRequest\x12\x14\n" +
+	"\x05began\x18\x01 \x01(\x06R\x05began\x12\x1f\n" +
+	"\vtotal_nanos\x18\x02 \x01(\x04R\n" +
+	"totalNanos\x121\n" +
+	"\x05parts\x18\x03 \x03(\v2\x1b.tidemark.kv.v1.RequestPartR\x05parts\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bkeyspace\x18\x05 \x01(\x04R\bkeyspace\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\x04R\tpartition\x12\x10\n" +
+	"\x03key\x18\a \x01(\fR\x03key\x12\x1b\n" +
+	"\tkey_bytes\x18\b \x01(\rR\bkeyBytes\x12\x19\n" +
+	"\bkey_hash\x18\t \x01(\x06R\akeyHash\x12\x12\n" +
+	"\x04keys\x18\n" +
+	" \x01(\rR\x04keys\x12\x14\n" +
+	"\x05spans\x18\v \x01(\rR\x05spans\x12#\n" +
+	"\rrequest_bytes\x18\f \x01(\x04R\frequestBytes\x12%\n" +
+	"\x0eresponse_bytes\x18\r \x01(\x04R\rresponseBytes\x12\x16\n" +
+	"\x06client\x18\x0e \x01(\x06R\x06client\x12%\n" +
+	"\x0eclient_address\x18\x0f \x01(\tR\rclientAddress\x12\x12\n" +
+	"\x04user\x18\x10 \x01(\tR\x04user\x12\x16\n" +
+	"\x06failed\x18\x11 \x01(\bR\x06failed\x12/\n" +
+	"\x05error\x18\x16 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x05error\x12\x19\n" +
+	"\block_key\x18\x12 \x01(\fR\alockKey\x12\"\n" +
+	"\rlock_key_hash\x18\x13 \x01(\x06R\vlockKeyHash\x12)\n" +
+	"\x10lock_transaction\x18\x14 \x01(\tR\x0flockTransaction\x12\x14\n" +
+	"\x05trace\x18\x15 \x01(\fR\x05trace\"7\n" +
+	"\vRequestPart\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05nanos\x18\x02 \x01(\x04R\x05nanos\"P\n" +
 	"\x1aInspectTransactionsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\rR\x03max\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\"v\n" +
@@ -7187,7 +7788,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\vtransaction\x18\x01 \x01(\fR\vtransaction\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12#\n" +
 	"\rwaited_micros\x18\x03 \x01(\x04R\fwaitedMicros\x12\x14\n" +
-	"\x05write\x18\x04 \x01(\bR\x05write\"\xbe\x03\n" +
+	"\x05write\x18\x04 \x01(\bR\x05write\"\xec\x03\n" +
 	"\x05Error\x12-\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x19.tidemark.kv.v1.ErrorCodeR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12>\n" +
@@ -7199,14 +7800,20 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\bconflict\x18\x06 \x01(\v2\x18.tidemark.kv.v1.ConflictR\bconflict\x120\n" +
 	"\x05cause\x18\a \x01(\x0e2\x1a.tidemark.kv.v1.ErrorCauseR\x05cause\x123\n" +
 	"\arefused\x18\b \x01(\v2\x19.tidemark.kv.v1.TimestampR\arefused\x12!\n" +
-	"\fnot_executed\x18\t \x01(\bR\vnotExecuted\"\xd9\x01\n" +
+	"\fnot_executed\x18\t \x01(\bR\vnotExecuted\x12,\n" +
+	"\x12retry_after_micros\x18\n" +
+	" \x01(\x04R\x10retryAfterMicros\"\xd9\x01\n" +
 	"\bConflict\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
 	"\vtransaction\x18\x02 \x01(\fR\vtransaction\x123\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1b.tidemark.kv.v1.AbortReasonR\x06reason\x12%\n" +
 	"\x0eleader_changed\x18\x04 \x01(\bR\rleaderChanged\x12\x1a\n" +
 	"\bkeyspace\x18\x05 \x01(\rR\bkeyspace\x12!\n" +
-	"\flimit_micros\x18\x06 \x01(\x04R\vlimitMicros*;\n" +
+	"\flimit_micros\x18\x06 \x01(\x04R\vlimitMicros*D\n" +
+	"\bPriority\x12\x13\n" +
+	"\x0fPRIORITY_NORMAL\x10\x00\x12\x11\n" +
+	"\rPRIORITY_HIGH\x10\x01\x12\x10\n" +
+	"\fPRIORITY_LOW\x10\x02*;\n" +
 	"\x10TransactionState\x12\v\n" +
 	"\aPENDING\x10\x00\x12\r\n" +
 	"\tCOMMITTED\x10\x01\x12\v\n" +
@@ -7218,7 +7825,7 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"\tABANDONED\x10\x03\x12\v\n" +
 	"\aEXPIRED\x10\x04\x12\b\n" +
 	"\x04IDLE\x10\x05\x12\r\n" +
-	"\tREQUESTED\x10\x06*\xb8\x04\n" +
+	"\tREQUESTED\x10\x06*\xcc\x04\n" +
 	"\tErrorCode\x12\x11\n" +
 	"\rUNKNOWN_ERROR\x10\x00\x12\x14\n" +
 	"\x10INVALID_ARGUMENT\x10\x01\x12\x0e\n" +
@@ -7254,12 +7861,14 @@ const file_kvpb_kv_proto_rawDesc = "" +
 	"NOT_CLOSED\x10\x18\x12\x13\n" +
 	"\x0fUNAUTHENTICATED\x10\x19\x12\x15\n" +
 	"\x11PERMISSION_DENIED\x10\x1a\x12\x12\n" +
-	"\x0eACCESS_UNKNOWN\x10\x1b*J\n" +
+	"\x0eACCESS_UNKNOWN\x10\x1b\x12\x12\n" +
+	"\x0eQUOTA_EXCEEDED\x10\x1c*[\n" +
 	"\n" +
 	"ErrorCause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fCAUSE_CLOCKS\x10\x01\x12\x13\n" +
-	"\x0fCAUSE_TOO_LARGE\x10\x022N\n" +
+	"\x0fCAUSE_TOO_LARGE\x10\x02\x12\x0f\n" +
+	"\vCAUSE_QUOTA\x10\x032N\n" +
 	"\x02KV\x12H\n" +
 	"\x05Batch\x12\x1c.tidemark.kv.v1.BatchRequest\x1a\x1d.tidemark.kv.v1.BatchResponse(\x010\x01B)Z'github.com/tidemarkdb/tidemark/rpc/kvpbb\x06proto3"
 
@@ -7275,259 +7884,270 @@ func file_kvpb_kv_proto_rawDescGZIP() []byte {
 	return file_kvpb_kv_proto_rawDescData
 }
 
-var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_kvpb_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_kvpb_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_kvpb_kv_proto_goTypes = []any{
-	(TransactionState)(0),                // 0: tidemark.kv.v1.TransactionState
-	(AbortReason)(0),                     // 1: tidemark.kv.v1.AbortReason
-	(ErrorCode)(0),                       // 2: tidemark.kv.v1.ErrorCode
-	(ErrorCause)(0),                      // 3: tidemark.kv.v1.ErrorCause
-	(Mutation_Kind)(0),                   // 4: tidemark.kv.v1.Mutation.Kind
-	(PushRequest_Kind)(0),                // 5: tidemark.kv.v1.PushRequest.Kind
-	(*Hello)(nil),                        // 6: tidemark.kv.v1.Hello
-	(*BatchRequest)(nil),                 // 7: tidemark.kv.v1.BatchRequest
-	(*BatchResponse)(nil),                // 8: tidemark.kv.v1.BatchResponse
-	(*Request)(nil),                      // 9: tidemark.kv.v1.Request
-	(*Call)(nil),                         // 10: tidemark.kv.v1.Call
-	(*CallAnswer)(nil),                   // 11: tidemark.kv.v1.CallAnswer
-	(*ReplicaRead)(nil),                  // 12: tidemark.kv.v1.ReplicaRead
-	(*Admission)(nil),                    // 13: tidemark.kv.v1.Admission
-	(*Response)(nil),                     // 14: tidemark.kv.v1.Response
-	(*Timestamp)(nil),                    // 15: tidemark.kv.v1.Timestamp
-	(*GetRequest)(nil),                   // 16: tidemark.kv.v1.GetRequest
-	(*ReadContext)(nil),                  // 17: tidemark.kv.v1.ReadContext
-	(*GetResponse)(nil),                  // 18: tidemark.kv.v1.GetResponse
-	(*PutRequest)(nil),                   // 19: tidemark.kv.v1.PutRequest
-	(*PutResponse)(nil),                  // 20: tidemark.kv.v1.PutResponse
-	(*DeleteRequest)(nil),                // 21: tidemark.kv.v1.DeleteRequest
-	(*DeleteResponse)(nil),               // 22: tidemark.kv.v1.DeleteResponse
-	(*CompareAndSwapRequest)(nil),        // 23: tidemark.kv.v1.CompareAndSwapRequest
-	(*CompareAndSwapResponse)(nil),       // 24: tidemark.kv.v1.CompareAndSwapResponse
-	(*IncrementRequest)(nil),             // 25: tidemark.kv.v1.IncrementRequest
-	(*IncrementResponse)(nil),            // 26: tidemark.kv.v1.IncrementResponse
-	(*WriteBatchRequest)(nil),            // 27: tidemark.kv.v1.WriteBatchRequest
-	(*WriteOperation)(nil),               // 28: tidemark.kv.v1.WriteOperation
-	(*WriteBatchResponse)(nil),           // 29: tidemark.kv.v1.WriteBatchResponse
-	(*LoadRequest)(nil),                  // 30: tidemark.kv.v1.LoadRequest
-	(*LoadResponse)(nil),                 // 31: tidemark.kv.v1.LoadResponse
-	(*BatchGetRequest)(nil),              // 32: tidemark.kv.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),             // 33: tidemark.kv.v1.BatchGetResponse
-	(*MultiGetRequest)(nil),              // 34: tidemark.kv.v1.MultiGetRequest
-	(*PartitionKeys)(nil),                // 35: tidemark.kv.v1.PartitionKeys
-	(*MultiGetResponse)(nil),             // 36: tidemark.kv.v1.MultiGetResponse
-	(*ChangesRequest)(nil),               // 37: tidemark.kv.v1.ChangesRequest
-	(*ChangesResponse)(nil),              // 38: tidemark.kv.v1.ChangesResponse
-	(*Change)(nil),                       // 39: tidemark.kv.v1.Change
-	(*ScanRequest)(nil),                  // 40: tidemark.kv.v1.ScanRequest
-	(*ScanResponse)(nil),                 // 41: tidemark.kv.v1.ScanResponse
-	(*MergeScanRequest)(nil),             // 42: tidemark.kv.v1.MergeScanRequest
-	(*PartitionRoute)(nil),               // 43: tidemark.kv.v1.PartitionRoute
-	(*MergeScanResponse)(nil),            // 44: tidemark.kv.v1.MergeScanResponse
-	(*PartitionRefusal)(nil),             // 45: tidemark.kv.v1.PartitionRefusal
-	(*Rows)(nil),                         // 46: tidemark.kv.v1.Rows
-	(*Pair)(nil),                         // 47: tidemark.kv.v1.Pair
-	(*CountRequest)(nil),                 // 48: tidemark.kv.v1.CountRequest
-	(*CountResponse)(nil),                // 49: tidemark.kv.v1.CountResponse
-	(*DeleteRangeRequest)(nil),           // 50: tidemark.kv.v1.DeleteRangeRequest
-	(*DeleteRangeResponse)(nil),          // 51: tidemark.kv.v1.DeleteRangeResponse
-	(*NowRequest)(nil),                   // 52: tidemark.kv.v1.NowRequest
-	(*NowResponse)(nil),                  // 53: tidemark.kv.v1.NowResponse
-	(*Transaction)(nil),                  // 54: tidemark.kv.v1.Transaction
-	(*Mutation)(nil),                     // 55: tidemark.kv.v1.Mutation
-	(*PrepareRequest)(nil),               // 56: tidemark.kv.v1.PrepareRequest
-	(*OnePhase)(nil),                     // 57: tidemark.kv.v1.OnePhase
-	(*ReadSet)(nil),                      // 58: tidemark.kv.v1.ReadSet
-	(*Leadership)(nil),                   // 59: tidemark.kv.v1.Leadership
-	(*KeySpan)(nil),                      // 60: tidemark.kv.v1.KeySpan
-	(*PrepareResponse)(nil),              // 61: tidemark.kv.v1.PrepareResponse
-	(*RefreshRequest)(nil),               // 62: tidemark.kv.v1.RefreshRequest
-	(*RefreshResponse)(nil),              // 63: tidemark.kv.v1.RefreshResponse
-	(*EndTransactionRequest)(nil),        // 64: tidemark.kv.v1.EndTransactionRequest
-	(*Participant)(nil),                  // 65: tidemark.kv.v1.Participant
-	(*EndTransactionResponse)(nil),       // 66: tidemark.kv.v1.EndTransactionResponse
-	(*TransactionStatus)(nil),            // 67: tidemark.kv.v1.TransactionStatus
-	(*PushRequest)(nil),                  // 68: tidemark.kv.v1.PushRequest
-	(*PushResponse)(nil),                 // 69: tidemark.kv.v1.PushResponse
-	(*HeartbeatTransactionRequest)(nil),  // 70: tidemark.kv.v1.HeartbeatTransactionRequest
-	(*HeartbeatTransactionResponse)(nil), // 71: tidemark.kv.v1.HeartbeatTransactionResponse
-	(*ResolveRequest)(nil),               // 72: tidemark.kv.v1.ResolveRequest
-	(*Resolution)(nil),                   // 73: tidemark.kv.v1.Resolution
-	(*ResolveResponse)(nil),              // 74: tidemark.kv.v1.ResolveResponse
-	(*InspectTransactionsRequest)(nil),   // 75: tidemark.kv.v1.InspectTransactionsRequest
-	(*InspectTransactionsResponse)(nil),  // 76: tidemark.kv.v1.InspectTransactionsResponse
-	(*LiveTransaction)(nil),              // 77: tidemark.kv.v1.LiveTransaction
-	(*Waiter)(nil),                       // 78: tidemark.kv.v1.Waiter
-	(*Error)(nil),                        // 79: tidemark.kv.v1.Error
-	(*Conflict)(nil),                     // 80: tidemark.kv.v1.Conflict
-	(*clusterpb.Partition)(nil),          // 81: tidemark.cluster.v1.Partition
-	(*clusterpb.Leader)(nil),             // 82: tidemark.cluster.v1.Leader
+	(Priority)(0),                        // 0: tidemark.kv.v1.Priority
+	(TransactionState)(0),                // 1: tidemark.kv.v1.TransactionState
+	(AbortReason)(0),                     // 2: tidemark.kv.v1.AbortReason
+	(ErrorCode)(0),                       // 3: tidemark.kv.v1.ErrorCode
+	(ErrorCause)(0),                      // 4: tidemark.kv.v1.ErrorCause
+	(Mutation_Kind)(0),                   // 5: tidemark.kv.v1.Mutation.Kind
+	(PushRequest_Kind)(0),                // 6: tidemark.kv.v1.PushRequest.Kind
+	(*Hello)(nil),                        // 7: tidemark.kv.v1.Hello
+	(*BatchRequest)(nil),                 // 8: tidemark.kv.v1.BatchRequest
+	(*BatchResponse)(nil),                // 9: tidemark.kv.v1.BatchResponse
+	(*Request)(nil),                      // 10: tidemark.kv.v1.Request
+	(*Call)(nil),                         // 11: tidemark.kv.v1.Call
+	(*CallAnswer)(nil),                   // 12: tidemark.kv.v1.CallAnswer
+	(*ReplicaRead)(nil),                  // 13: tidemark.kv.v1.ReplicaRead
+	(*Admission)(nil),                    // 14: tidemark.kv.v1.Admission
+	(*Response)(nil),                     // 15: tidemark.kv.v1.Response
+	(*Timestamp)(nil),                    // 16: tidemark.kv.v1.Timestamp
+	(*GetRequest)(nil),                   // 17: tidemark.kv.v1.GetRequest
+	(*ReadContext)(nil),                  // 18: tidemark.kv.v1.ReadContext
+	(*GetResponse)(nil),                  // 19: tidemark.kv.v1.GetResponse
+	(*PutRequest)(nil),                   // 20: tidemark.kv.v1.PutRequest
+	(*PutResponse)(nil),                  // 21: tidemark.kv.v1.PutResponse
+	(*DeleteRequest)(nil),                // 22: tidemark.kv.v1.DeleteRequest
+	(*DeleteResponse)(nil),               // 23: tidemark.kv.v1.DeleteResponse
+	(*CompareAndSwapRequest)(nil),        // 24: tidemark.kv.v1.CompareAndSwapRequest
+	(*CompareAndSwapResponse)(nil),       // 25: tidemark.kv.v1.CompareAndSwapResponse
+	(*IncrementRequest)(nil),             // 26: tidemark.kv.v1.IncrementRequest
+	(*IncrementResponse)(nil),            // 27: tidemark.kv.v1.IncrementResponse
+	(*WriteBatchRequest)(nil),            // 28: tidemark.kv.v1.WriteBatchRequest
+	(*WriteOperation)(nil),               // 29: tidemark.kv.v1.WriteOperation
+	(*WriteBatchResponse)(nil),           // 30: tidemark.kv.v1.WriteBatchResponse
+	(*LoadRequest)(nil),                  // 31: tidemark.kv.v1.LoadRequest
+	(*LoadResponse)(nil),                 // 32: tidemark.kv.v1.LoadResponse
+	(*BatchGetRequest)(nil),              // 33: tidemark.kv.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),             // 34: tidemark.kv.v1.BatchGetResponse
+	(*MultiGetRequest)(nil),              // 35: tidemark.kv.v1.MultiGetRequest
+	(*PartitionKeys)(nil),                // 36: tidemark.kv.v1.PartitionKeys
+	(*MultiGetResponse)(nil),             // 37: tidemark.kv.v1.MultiGetResponse
+	(*ChangesRequest)(nil),               // 38: tidemark.kv.v1.ChangesRequest
+	(*ChangesResponse)(nil),              // 39: tidemark.kv.v1.ChangesResponse
+	(*Change)(nil),                       // 40: tidemark.kv.v1.Change
+	(*ScanRequest)(nil),                  // 41: tidemark.kv.v1.ScanRequest
+	(*ScanResponse)(nil),                 // 42: tidemark.kv.v1.ScanResponse
+	(*MergeScanRequest)(nil),             // 43: tidemark.kv.v1.MergeScanRequest
+	(*PartitionRoute)(nil),               // 44: tidemark.kv.v1.PartitionRoute
+	(*MergeScanResponse)(nil),            // 45: tidemark.kv.v1.MergeScanResponse
+	(*PartitionRefusal)(nil),             // 46: tidemark.kv.v1.PartitionRefusal
+	(*Rows)(nil),                         // 47: tidemark.kv.v1.Rows
+	(*Pair)(nil),                         // 48: tidemark.kv.v1.Pair
+	(*CountRequest)(nil),                 // 49: tidemark.kv.v1.CountRequest
+	(*CountResponse)(nil),                // 50: tidemark.kv.v1.CountResponse
+	(*DeleteRangeRequest)(nil),           // 51: tidemark.kv.v1.DeleteRangeRequest
+	(*DeleteRangeResponse)(nil),          // 52: tidemark.kv.v1.DeleteRangeResponse
+	(*NowRequest)(nil),                   // 53: tidemark.kv.v1.NowRequest
+	(*NowResponse)(nil),                  // 54: tidemark.kv.v1.NowResponse
+	(*Transaction)(nil),                  // 55: tidemark.kv.v1.Transaction
+	(*Mutation)(nil),                     // 56: tidemark.kv.v1.Mutation
+	(*PrepareRequest)(nil),               // 57: tidemark.kv.v1.PrepareRequest
+	(*OnePhase)(nil),                     // 58: tidemark.kv.v1.OnePhase
+	(*ReadSet)(nil),                      // 59: tidemark.kv.v1.ReadSet
+	(*Leadership)(nil),                   // 60: tidemark.kv.v1.Leadership
+	(*KeySpan)(nil),                      // 61: tidemark.kv.v1.KeySpan
+	(*PrepareResponse)(nil),              // 62: tidemark.kv.v1.PrepareResponse
+	(*RefreshRequest)(nil),               // 63: tidemark.kv.v1.RefreshRequest
+	(*RefreshResponse)(nil),              // 64: tidemark.kv.v1.RefreshResponse
+	(*EndTransactionRequest)(nil),        // 65: tidemark.kv.v1.EndTransactionRequest
+	(*Participant)(nil),                  // 66: tidemark.kv.v1.Participant
+	(*EndTransactionResponse)(nil),       // 67: tidemark.kv.v1.EndTransactionResponse
+	(*TransactionStatus)(nil),            // 68: tidemark.kv.v1.TransactionStatus
+	(*PushRequest)(nil),                  // 69: tidemark.kv.v1.PushRequest
+	(*PushResponse)(nil),                 // 70: tidemark.kv.v1.PushResponse
+	(*HeartbeatTransactionRequest)(nil),  // 71: tidemark.kv.v1.HeartbeatTransactionRequest
+	(*HeartbeatTransactionResponse)(nil), // 72: tidemark.kv.v1.HeartbeatTransactionResponse
+	(*ResolveRequest)(nil),               // 73: tidemark.kv.v1.ResolveRequest
+	(*Resolution)(nil),                   // 74: tidemark.kv.v1.Resolution
+	(*ResolveResponse)(nil),              // 75: tidemark.kv.v1.ResolveResponse
+	(*SlowRequestsRequest)(nil),          // 76: tidemark.kv.v1.SlowRequestsRequest
+	(*SlowRequestsResponse)(nil),         // 77: tidemark.kv.v1.SlowRequestsResponse
+	(*SlowRequest)(nil),                  // 78: tidemark.kv.v1.SlowRequest
+	(*RequestPart)(nil),                  // 79: tidemark.kv.v1.RequestPart
+	(*InspectTransactionsRequest)(nil),   // 80: tidemark.kv.v1.InspectTransactionsRequest
+	(*InspectTransactionsResponse)(nil),  // 81: tidemark.kv.v1.InspectTransactionsResponse
+	(*LiveTransaction)(nil),              // 82: tidemark.kv.v1.LiveTransaction
+	(*Waiter)(nil),                       // 83: tidemark.kv.v1.Waiter
+	(*Error)(nil),                        // 84: tidemark.kv.v1.Error
+	(*Conflict)(nil),                     // 85: tidemark.kv.v1.Conflict
+	(*clusterpb.Partition)(nil),          // 86: tidemark.cluster.v1.Partition
+	(*clusterpb.Leader)(nil),             // 87: tidemark.cluster.v1.Leader
 }
 var file_kvpb_kv_proto_depIdxs = []int32{
-	6,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
-	9,   // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
-	14,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
-	15,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
-	12,  // 4: tidemark.kv.v1.Request.replica_read:type_name -> tidemark.kv.v1.ReplicaRead
-	10,  // 5: tidemark.kv.v1.Request.call:type_name -> tidemark.kv.v1.Call
-	16,  // 6: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
-	19,  // 7: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
-	21,  // 8: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
-	23,  // 9: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
-	27,  // 10: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
-	32,  // 11: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
-	40,  // 12: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
-	48,  // 13: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
-	50,  // 14: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
-	52,  // 15: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
-	42,  // 16: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
-	56,  // 17: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
-	62,  // 18: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
-	64,  // 19: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
-	68,  // 20: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
-	70,  // 21: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
-	72,  // 22: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
-	75,  // 23: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
-	34,  // 24: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
-	25,  // 25: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
-	30,  // 26: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
-	37,  // 27: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
-	15,  // 28: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 29: tidemark.kv.v1.ReplicaRead.admission:type_name -> tidemark.kv.v1.Admission
-	15,  // 30: tidemark.kv.v1.Admission.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 31: tidemark.kv.v1.Admission.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 32: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
-	79,  // 33: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
-	15,  // 34: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
-	13,  // 35: tidemark.kv.v1.Response.admission:type_name -> tidemark.kv.v1.Admission
-	11,  // 36: tidemark.kv.v1.Response.call:type_name -> tidemark.kv.v1.CallAnswer
-	18,  // 37: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
-	20,  // 38: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
-	22,  // 39: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
-	24,  // 40: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
-	29,  // 41: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
-	33,  // 42: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
-	41,  // 43: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
-	49,  // 44: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
-	51,  // 45: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
-	53,  // 46: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
-	44,  // 47: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
-	61,  // 48: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
-	63,  // 49: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
-	66,  // 50: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
-	69,  // 51: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
-	71,  // 52: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
-	74,  // 53: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
-	76,  // 54: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
-	36,  // 55: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
-	26,  // 56: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
-	31,  // 57: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
-	38,  // 58: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
-	15,  // 59: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	17,  // 60: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	15,  // 61: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 62: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 63: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
-	59,  // 64: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
-	15,  // 65: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 66: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 67: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 68: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 69: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 70: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 71: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 72: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	28,  // 73: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
-	15,  // 74: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 75: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 76: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	17,  // 77: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	18,  // 78: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	15,  // 79: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	35,  // 80: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
-	15,  // 81: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	17,  // 82: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	45,  // 83: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	15,  // 84: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 85: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 86: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	39,  // 87: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
-	15,  // 88: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 89: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 90: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 91: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 92: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	17,  // 93: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	15,  // 94: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	43,  // 95: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
-	15,  // 96: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 97: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	45,  // 98: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
-	15,  // 99: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	79,  // 100: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
-	47,  // 101: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
-	15,  // 102: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 103: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 104: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
-	17,  // 105: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
-	15,  // 106: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 107: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 108: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 109: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
-	4,   // 110: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
-	54,  // 111: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	55,  // 112: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
-	15,  // 113: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
-	57,  // 114: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
-	15,  // 115: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
-	59,  // 116: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
-	60,  // 117: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
-	58,  // 118: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
-	15,  // 119: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
-	60,  // 120: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
-	59,  // 121: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
-	15,  // 122: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
-	18,  // 123: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
-	59,  // 124: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
-	58,  // 125: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
-	15,  // 126: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 127: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
-	54,  // 128: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	15,  // 129: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
-	65,  // 130: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
-	67,  // 131: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	0,   // 132: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
-	15,  // 133: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 134: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
-	54,  // 135: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
-	15,  // 136: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
-	5,   // 137: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
-	15,  // 138: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
-	15,  // 139: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
-	67,  // 140: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	54,  // 141: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
-	67,  // 142: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
-	73,  // 143: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
-	60,  // 144: tidemark.kv.v1.ResolveRequest.within:type_name -> tidemark.kv.v1.KeySpan
-	67,  // 145: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
-	77,  // 146: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
-	54,  // 147: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
-	78,  // 148: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
-	67,  // 149: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
-	2,   // 150: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
-	81,  // 151: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
-	82,  // 152: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
-	15,  // 153: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
-	80,  // 154: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
-	3,   // 155: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
-	15,  // 156: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
-	1,   // 157: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
-	7,   // 158: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
-	8,   // 159: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
-	159, // [159:160] is the sub-list for method output_type
-	158, // [158:159] is the sub-list for method input_type
-	158, // [158:158] is the sub-list for extension type_name
-	158, // [158:158] is the sub-list for extension extendee
-	0,   // [0:158] is the sub-list for field type_name
+	7,   // 0: tidemark.kv.v1.BatchRequest.hello:type_name -> tidemark.kv.v1.Hello
+	10,  // 1: tidemark.kv.v1.BatchRequest.requests:type_name -> tidemark.kv.v1.Request
+	15,  // 2: tidemark.kv.v1.BatchResponse.responses:type_name -> tidemark.kv.v1.Response
+	16,  // 3: tidemark.kv.v1.Request.session:type_name -> tidemark.kv.v1.Timestamp
+	13,  // 4: tidemark.kv.v1.Request.replica_read:type_name -> tidemark.kv.v1.ReplicaRead
+	11,  // 5: tidemark.kv.v1.Request.call:type_name -> tidemark.kv.v1.Call
+	0,   // 6: tidemark.kv.v1.Request.priority:type_name -> tidemark.kv.v1.Priority
+	17,  // 7: tidemark.kv.v1.Request.get:type_name -> tidemark.kv.v1.GetRequest
+	20,  // 8: tidemark.kv.v1.Request.put:type_name -> tidemark.kv.v1.PutRequest
+	22,  // 9: tidemark.kv.v1.Request.delete:type_name -> tidemark.kv.v1.DeleteRequest
+	24,  // 10: tidemark.kv.v1.Request.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapRequest
+	28,  // 11: tidemark.kv.v1.Request.write_batch:type_name -> tidemark.kv.v1.WriteBatchRequest
+	33,  // 12: tidemark.kv.v1.Request.batch_get:type_name -> tidemark.kv.v1.BatchGetRequest
+	41,  // 13: tidemark.kv.v1.Request.scan:type_name -> tidemark.kv.v1.ScanRequest
+	49,  // 14: tidemark.kv.v1.Request.count:type_name -> tidemark.kv.v1.CountRequest
+	51,  // 15: tidemark.kv.v1.Request.delete_range:type_name -> tidemark.kv.v1.DeleteRangeRequest
+	53,  // 16: tidemark.kv.v1.Request.now:type_name -> tidemark.kv.v1.NowRequest
+	43,  // 17: tidemark.kv.v1.Request.merge_scan:type_name -> tidemark.kv.v1.MergeScanRequest
+	57,  // 18: tidemark.kv.v1.Request.prepare:type_name -> tidemark.kv.v1.PrepareRequest
+	63,  // 19: tidemark.kv.v1.Request.refresh:type_name -> tidemark.kv.v1.RefreshRequest
+	65,  // 20: tidemark.kv.v1.Request.end_transaction:type_name -> tidemark.kv.v1.EndTransactionRequest
+	69,  // 21: tidemark.kv.v1.Request.push:type_name -> tidemark.kv.v1.PushRequest
+	71,  // 22: tidemark.kv.v1.Request.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionRequest
+	73,  // 23: tidemark.kv.v1.Request.resolve:type_name -> tidemark.kv.v1.ResolveRequest
+	80,  // 24: tidemark.kv.v1.Request.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsRequest
+	35,  // 25: tidemark.kv.v1.Request.multi_get:type_name -> tidemark.kv.v1.MultiGetRequest
+	26,  // 26: tidemark.kv.v1.Request.increment:type_name -> tidemark.kv.v1.IncrementRequest
+	31,  // 27: tidemark.kv.v1.Request.load:type_name -> tidemark.kv.v1.LoadRequest
+	38,  // 28: tidemark.kv.v1.Request.changes:type_name -> tidemark.kv.v1.ChangesRequest
+	76,  // 29: tidemark.kv.v1.Request.slow_requests:type_name -> tidemark.kv.v1.SlowRequestsRequest
+	16,  // 30: tidemark.kv.v1.ReplicaRead.at_least:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 31: tidemark.kv.v1.ReplicaRead.admission:type_name -> tidemark.kv.v1.Admission
+	16,  // 32: tidemark.kv.v1.Admission.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 33: tidemark.kv.v1.Admission.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 34: tidemark.kv.v1.Response.now:type_name -> tidemark.kv.v1.Timestamp
+	84,  // 35: tidemark.kv.v1.Response.error:type_name -> tidemark.kv.v1.Error
+	16,  // 36: tidemark.kv.v1.Response.read_at:type_name -> tidemark.kv.v1.Timestamp
+	14,  // 37: tidemark.kv.v1.Response.admission:type_name -> tidemark.kv.v1.Admission
+	12,  // 38: tidemark.kv.v1.Response.call:type_name -> tidemark.kv.v1.CallAnswer
+	19,  // 39: tidemark.kv.v1.Response.get:type_name -> tidemark.kv.v1.GetResponse
+	21,  // 40: tidemark.kv.v1.Response.put:type_name -> tidemark.kv.v1.PutResponse
+	23,  // 41: tidemark.kv.v1.Response.delete:type_name -> tidemark.kv.v1.DeleteResponse
+	25,  // 42: tidemark.kv.v1.Response.compare_and_swap:type_name -> tidemark.kv.v1.CompareAndSwapResponse
+	30,  // 43: tidemark.kv.v1.Response.write_batch:type_name -> tidemark.kv.v1.WriteBatchResponse
+	34,  // 44: tidemark.kv.v1.Response.batch_get:type_name -> tidemark.kv.v1.BatchGetResponse
+	42,  // 45: tidemark.kv.v1.Response.scan:type_name -> tidemark.kv.v1.ScanResponse
+	50,  // 46: tidemark.kv.v1.Response.count:type_name -> tidemark.kv.v1.CountResponse
+	52,  // 47: tidemark.kv.v1.Response.delete_range:type_name -> tidemark.kv.v1.DeleteRangeResponse
+	54,  // 48: tidemark.kv.v1.Response.now_result:type_name -> tidemark.kv.v1.NowResponse
+	45,  // 49: tidemark.kv.v1.Response.merge_scan:type_name -> tidemark.kv.v1.MergeScanResponse
+	62,  // 50: tidemark.kv.v1.Response.prepare:type_name -> tidemark.kv.v1.PrepareResponse
+	64,  // 51: tidemark.kv.v1.Response.refresh:type_name -> tidemark.kv.v1.RefreshResponse
+	67,  // 52: tidemark.kv.v1.Response.end_transaction:type_name -> tidemark.kv.v1.EndTransactionResponse
+	70,  // 53: tidemark.kv.v1.Response.push:type_name -> tidemark.kv.v1.PushResponse
+	72,  // 54: tidemark.kv.v1.Response.heartbeat_transaction:type_name -> tidemark.kv.v1.HeartbeatTransactionResponse
+	75,  // 55: tidemark.kv.v1.Response.resolve:type_name -> tidemark.kv.v1.ResolveResponse
+	81,  // 56: tidemark.kv.v1.Response.inspect_transactions:type_name -> tidemark.kv.v1.InspectTransactionsResponse
+	37,  // 57: tidemark.kv.v1.Response.multi_get:type_name -> tidemark.kv.v1.MultiGetResponse
+	27,  // 58: tidemark.kv.v1.Response.increment:type_name -> tidemark.kv.v1.IncrementResponse
+	32,  // 59: tidemark.kv.v1.Response.load:type_name -> tidemark.kv.v1.LoadResponse
+	39,  // 60: tidemark.kv.v1.Response.changes:type_name -> tidemark.kv.v1.ChangesResponse
+	77,  // 61: tidemark.kv.v1.Response.slow_requests:type_name -> tidemark.kv.v1.SlowRequestsResponse
+	16,  // 62: tidemark.kv.v1.GetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 63: tidemark.kv.v1.GetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	16,  // 64: tidemark.kv.v1.ReadContext.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 65: tidemark.kv.v1.ReadContext.observed:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 66: tidemark.kv.v1.ReadContext.begun:type_name -> tidemark.kv.v1.Timestamp
+	60,  // 67: tidemark.kv.v1.ReadContext.leadership:type_name -> tidemark.kv.v1.Leadership
+	16,  // 68: tidemark.kv.v1.GetResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 69: tidemark.kv.v1.GetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 70: tidemark.kv.v1.PutResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 71: tidemark.kv.v1.DeleteResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 72: tidemark.kv.v1.CompareAndSwapRequest.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 73: tidemark.kv.v1.CompareAndSwapResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 74: tidemark.kv.v1.CompareAndSwapResponse.current_version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 75: tidemark.kv.v1.IncrementResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	29,  // 76: tidemark.kv.v1.WriteBatchRequest.operations:type_name -> tidemark.kv.v1.WriteOperation
+	16,  // 77: tidemark.kv.v1.WriteBatchResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 78: tidemark.kv.v1.LoadResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 79: tidemark.kv.v1.BatchGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 80: tidemark.kv.v1.BatchGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	19,  // 81: tidemark.kv.v1.BatchGetResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	16,  // 82: tidemark.kv.v1.BatchGetResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	36,  // 83: tidemark.kv.v1.MultiGetRequest.partitions:type_name -> tidemark.kv.v1.PartitionKeys
+	16,  // 84: tidemark.kv.v1.MultiGetRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 85: tidemark.kv.v1.MultiGetRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	46,  // 86: tidemark.kv.v1.MultiGetResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	16,  // 87: tidemark.kv.v1.ChangesRequest.after:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 88: tidemark.kv.v1.ChangesRequest.upto:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 89: tidemark.kv.v1.ChangesRequest.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	40,  // 90: tidemark.kv.v1.ChangesResponse.changes:type_name -> tidemark.kv.v1.Change
+	16,  // 91: tidemark.kv.v1.ChangesResponse.resolved:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 92: tidemark.kv.v1.ChangesResponse.resume_version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 93: tidemark.kv.v1.Change.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 94: tidemark.kv.v1.ScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 95: tidemark.kv.v1.ScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 96: tidemark.kv.v1.ScanRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	16,  // 97: tidemark.kv.v1.ScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	44,  // 98: tidemark.kv.v1.MergeScanRequest.partitions:type_name -> tidemark.kv.v1.PartitionRoute
+	16,  // 99: tidemark.kv.v1.MergeScanRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 100: tidemark.kv.v1.MergeScanRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	46,  // 101: tidemark.kv.v1.MergeScanResponse.refused:type_name -> tidemark.kv.v1.PartitionRefusal
+	16,  // 102: tidemark.kv.v1.MergeScanResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	84,  // 103: tidemark.kv.v1.PartitionRefusal.error:type_name -> tidemark.kv.v1.Error
+	48,  // 104: tidemark.kv.v1.Rows.pairs:type_name -> tidemark.kv.v1.Pair
+	16,  // 105: tidemark.kv.v1.Pair.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 106: tidemark.kv.v1.CountRequest.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 107: tidemark.kv.v1.CountRequest.uncertain_until:type_name -> tidemark.kv.v1.Timestamp
+	18,  // 108: tidemark.kv.v1.CountRequest.context:type_name -> tidemark.kv.v1.ReadContext
+	16,  // 109: tidemark.kv.v1.CountResponse.at:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 110: tidemark.kv.v1.DeleteRangeResponse.version:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 111: tidemark.kv.v1.Transaction.begun:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 112: tidemark.kv.v1.Transaction.started:type_name -> tidemark.kv.v1.Timestamp
+	5,   // 113: tidemark.kv.v1.Mutation.kind:type_name -> tidemark.kv.v1.Mutation.Kind
+	55,  // 114: tidemark.kv.v1.PrepareRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	56,  // 115: tidemark.kv.v1.PrepareRequest.mutations:type_name -> tidemark.kv.v1.Mutation
+	16,  // 116: tidemark.kv.v1.PrepareRequest.at_least:type_name -> tidemark.kv.v1.Timestamp
+	58,  // 117: tidemark.kv.v1.PrepareRequest.one_phase:type_name -> tidemark.kv.v1.OnePhase
+	16,  // 118: tidemark.kv.v1.PrepareRequest.read_at:type_name -> tidemark.kv.v1.Timestamp
+	60,  // 119: tidemark.kv.v1.PrepareRequest.leadership:type_name -> tidemark.kv.v1.Leadership
+	61,  // 120: tidemark.kv.v1.PrepareRequest.hold_spans:type_name -> tidemark.kv.v1.KeySpan
+	59,  // 121: tidemark.kv.v1.OnePhase.reads:type_name -> tidemark.kv.v1.ReadSet
+	16,  // 122: tidemark.kv.v1.ReadSet.at:type_name -> tidemark.kv.v1.Timestamp
+	61,  // 123: tidemark.kv.v1.ReadSet.spans:type_name -> tidemark.kv.v1.KeySpan
+	60,  // 124: tidemark.kv.v1.ReadSet.leadership:type_name -> tidemark.kv.v1.Leadership
+	16,  // 125: tidemark.kv.v1.PrepareResponse.prepared:type_name -> tidemark.kv.v1.Timestamp
+	19,  // 126: tidemark.kv.v1.PrepareResponse.values:type_name -> tidemark.kv.v1.GetResponse
+	60,  // 127: tidemark.kv.v1.PrepareResponse.leadership:type_name -> tidemark.kv.v1.Leadership
+	59,  // 128: tidemark.kv.v1.RefreshRequest.reads:type_name -> tidemark.kv.v1.ReadSet
+	16,  // 129: tidemark.kv.v1.RefreshRequest.to:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 130: tidemark.kv.v1.RefreshRequest.begun:type_name -> tidemark.kv.v1.Timestamp
+	55,  // 131: tidemark.kv.v1.EndTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	16,  // 132: tidemark.kv.v1.EndTransactionRequest.commit_timestamp:type_name -> tidemark.kv.v1.Timestamp
+	66,  // 133: tidemark.kv.v1.EndTransactionRequest.participants:type_name -> tidemark.kv.v1.Participant
+	68,  // 134: tidemark.kv.v1.EndTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	1,   // 135: tidemark.kv.v1.TransactionStatus.state:type_name -> tidemark.kv.v1.TransactionState
+	16,  // 136: tidemark.kv.v1.TransactionStatus.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	2,   // 137: tidemark.kv.v1.TransactionStatus.reason:type_name -> tidemark.kv.v1.AbortReason
+	55,  // 138: tidemark.kv.v1.PushRequest.pushee:type_name -> tidemark.kv.v1.Transaction
+	16,  // 139: tidemark.kv.v1.PushRequest.seen:type_name -> tidemark.kv.v1.Timestamp
+	6,   // 140: tidemark.kv.v1.PushRequest.kind:type_name -> tidemark.kv.v1.PushRequest.Kind
+	16,  // 141: tidemark.kv.v1.PushRequest.above:type_name -> tidemark.kv.v1.Timestamp
+	16,  // 142: tidemark.kv.v1.PushRequest.pusher_begun:type_name -> tidemark.kv.v1.Timestamp
+	68,  // 143: tidemark.kv.v1.PushResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	55,  // 144: tidemark.kv.v1.HeartbeatTransactionRequest.transaction:type_name -> tidemark.kv.v1.Transaction
+	68,  // 145: tidemark.kv.v1.HeartbeatTransactionResponse.status:type_name -> tidemark.kv.v1.TransactionStatus
+	74,  // 146: tidemark.kv.v1.ResolveRequest.resolutions:type_name -> tidemark.kv.v1.Resolution
+	61,  // 147: tidemark.kv.v1.ResolveRequest.within:type_name -> tidemark.kv.v1.KeySpan
+	68,  // 148: tidemark.kv.v1.Resolution.status:type_name -> tidemark.kv.v1.TransactionStatus
+	78,  // 149: tidemark.kv.v1.SlowRequestsResponse.requests:type_name -> tidemark.kv.v1.SlowRequest
+	79,  // 150: tidemark.kv.v1.SlowRequest.parts:type_name -> tidemark.kv.v1.RequestPart
+	3,   // 151: tidemark.kv.v1.SlowRequest.error:type_name -> tidemark.kv.v1.ErrorCode
+	82,  // 152: tidemark.kv.v1.InspectTransactionsResponse.transactions:type_name -> tidemark.kv.v1.LiveTransaction
+	55,  // 153: tidemark.kv.v1.LiveTransaction.transaction:type_name -> tidemark.kv.v1.Transaction
+	83,  // 154: tidemark.kv.v1.LiveTransaction.waiters:type_name -> tidemark.kv.v1.Waiter
+	68,  // 155: tidemark.kv.v1.LiveTransaction.record:type_name -> tidemark.kv.v1.TransactionStatus
+	3,   // 156: tidemark.kv.v1.Error.code:type_name -> tidemark.kv.v1.ErrorCode
+	86,  // 157: tidemark.kv.v1.Error.partitions:type_name -> tidemark.cluster.v1.Partition
+	87,  // 158: tidemark.kv.v1.Error.leader:type_name -> tidemark.cluster.v1.Leader
+	16,  // 159: tidemark.kv.v1.Error.timestamp:type_name -> tidemark.kv.v1.Timestamp
+	85,  // 160: tidemark.kv.v1.Error.conflict:type_name -> tidemark.kv.v1.Conflict
+	4,   // 161: tidemark.kv.v1.Error.cause:type_name -> tidemark.kv.v1.ErrorCause
+	16,  // 162: tidemark.kv.v1.Error.refused:type_name -> tidemark.kv.v1.Timestamp
+	2,   // 163: tidemark.kv.v1.Conflict.reason:type_name -> tidemark.kv.v1.AbortReason
+	8,   // 164: tidemark.kv.v1.KV.Batch:input_type -> tidemark.kv.v1.BatchRequest
+	9,   // 165: tidemark.kv.v1.KV.Batch:output_type -> tidemark.kv.v1.BatchResponse
+	165, // [165:166] is the sub-list for method output_type
+	164, // [164:165] is the sub-list for method input_type
+	164, // [164:164] is the sub-list for extension type_name
+	164, // [164:164] is the sub-list for extension extendee
+	0,   // [0:164] is the sub-list for field type_name
 }
 
 func init() { file_kvpb_kv_proto_init() }
@@ -7558,6 +8178,7 @@ func file_kvpb_kv_proto_init() {
 		(*Request_Increment)(nil),
 		(*Request_Load)(nil),
 		(*Request_Changes)(nil),
+		(*Request_SlowRequests)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[8].OneofWrappers = []any{
 		(*Response_Get)(nil),
@@ -7582,6 +8203,7 @@ func file_kvpb_kv_proto_init() {
 		(*Response_Increment)(nil),
 		(*Response_Load)(nil),
 		(*Response_Changes)(nil),
+		(*Response_SlowRequests)(nil),
 	}
 	file_kvpb_kv_proto_msgTypes[17].OneofWrappers = []any{
 		(*CompareAndSwapRequest_Absent)(nil),
@@ -7595,8 +8217,8 @@ func file_kvpb_kv_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kvpb_kv_proto_rawDesc), len(file_kvpb_kv_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   75,
+			NumEnums:      7,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,36 +8,37 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Credit is what a stream has taken of the memory that a principal shares with others. It is taken
-// and given back in creditPieces, so that few requests touch what all streams share.
+// Credit is the memory that a stream has taken of what principals share. It is taken and returned
+// in pieces, so that few requests touch the shared counters.
 type Credit struct {
 	of     *quota.Bytes
 	holder string
 	taken  int64
 	over   bool
-	// piece is taken at a time; more than sparePieces of that beyond what is needed are given back.
+	// piece is the number of bytes taken at a time. Pieces beyond sparePieces more than needed are
+	// returned.
 	piece int64
 }
 
-// A piece is a small part of all memory, so that what a thousand streams have taken and do not need
-// is a part of all memory only.
+// A piece is a small part of all memory, so that the spare pieces of a thousand streams are only a
+// part of it.
 const (
 	creditPieces          = 16 << 10
 	leastPiece, mostPiece = 4 << 10, 64 << 10
 	sparePieces           = 4
 )
 
-// Credit makes the credit of a stream of a principal, of which nothing is taken.
+// Credit returns an empty credit for a stream of a principal.
 func (m *RequestMemory) Credit(party string) Credit {
 	of := m.bytes
 	return Credit{of: of, holder: party,
 		piece: min(max(of.Limit()/creditPieces, leastPiece), mostPiece)}
 }
 
-// Principal is whose memory the stream takes.
+// Principal returns the principal whose memory the stream takes.
 func (c *Credit) Principal() string { return c.holder }
 
-// Cover sees to it that bytes are taken, and returns false if they are not to be had.
+// Cover makes the credit at least bytes large. It returns false if there is not enough memory.
 func (c *Credit) Cover(bytes int) bool {
 	if int64(bytes) <= c.taken {
 		return true
@@ -50,9 +51,9 @@ func (c *Credit) Cover(bytes int) bool {
 	return true
 }
 
-// Never is the answer to a request that takes, or whose response takes, more memory than a
-// principal can ever have; nil if it may find that. what says which of the two it is. beside is
-// taken at the same time, by the message of the request.
+// Never returns the answer to a request that takes more memory, or whose response does, than a
+// principal can ever have; nil if there may be enough. what names the request or the response.
+// beside is the memory that the request's message takes at the same time.
 func (c *Credit) Never(id uint64, what string, bytes int, beside int64) *kvpb.Response {
 	most := c.of.Most() - c.piece - beside
 	if int64(bytes) <= most {
@@ -65,7 +66,7 @@ func (c *Credit) Never(id uint64, what string, bytes int, beside int64) *kvpb.Re
 	return r
 }
 
-// Uncover gives back what is more than bytes, but for some.
+// Uncover returns the memory beyond bytes, except for some spare.
 func (c *Credit) Uncover(bytes int) {
 	if spare := c.taken - int64(bytes); spare > sparePieces*c.piece {
 		give := (spare - c.piece) / c.piece * c.piece
@@ -74,7 +75,7 @@ func (c *Credit) Uncover(bytes int) {
 	}
 }
 
-// Close gives back everything. Nothing is taken any more.
+// Close returns all memory. Nothing may be taken afterwards.
 func (c *Credit) Close() {
 	if c.taken > 0 {
 		c.of.Give(c.holder, c.taken)
@@ -82,8 +83,8 @@ func (c *Credit) Close() {
 	c.taken, c.over = 0, true
 }
 
-// Take implements transport.Budget, for messages that are being received. It is apart from the
-// rest, and needs no lock.
+// Take implements transport.Budget, for messages that are being received. It does not change the
+// credit, and needs no lock.
 func (c *Credit) Take(n int64) bool { return c.of.Take(c.holder, n) }
 
 // Give implements transport.Budget.

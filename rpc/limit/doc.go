@@ -52,5 +52,5 @@
 // has no lock: the stream's holds.
 //
 // The package knows neither requests nor what a server does with them. It imports authn, quota,
-// nonblock, wire and metric.
+// nonblock, wire, metric and range/admission.
 package limit

@@ -10,18 +10,19 @@ import (
 // bytes), type, flags, and stream (4 bytes). See RFC 9113, section 4.1.
 const frameHeaderBytes = 9
 
-// frames follows the frames of a connection as they are read, to tell the content of DATA frames
-// from everything else. The zero value is at the beginning of a frame.
+// frames parses the HTTP/2 frames of a connection as they are read, to tell the content of DATA
+// frames from the rest. The zero value is at the beginning of a frame.
 type frames struct {
-	// skip is how many bytes come before the next header; data: they are of a DATA frame.
+	// skip is how many bytes remain before the next header. data is set if they belong to a DATA
+	// frame.
 	skip int
 	data bool
-	// header is what is there of the next header.
+	// header holds the bytes of the next header read so far.
 	header [frameHeaderBytes]byte
 	have   int
 }
 
-// content takes the bytes that come next, and returns how many of them are in DATA frames.
+// content parses the next bytes, and returns how many of them are in DATA frames.
 func (f *frames) content(b []byte) (n int64) {
 	for len(b) > 0 {
 		if f.skip > 0 {

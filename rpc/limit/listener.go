@@ -15,23 +15,24 @@ const (
 	// grantedConnections is how many connections a host may have whatever its share.
 	maxConnections     = 4096
 	grantedConnections = 32
-	// A client that has to wait for more than overdueAfter, and has overdueConnections, which is more
-	// than servers have to each other, gets no further connection.
+	// A client whose wait exceeds overdueAfter and that has overdueConnections, which is more than
+	// servers open to each other, gets no further connection.
 	overdueAfter       = time.Second
 	overdueConnections = 2 * grantedConnections
-	// refusedFor is how long a connection that was refused stays open, so that its opener waits
-	// before it tries again; mostRefused is how many are open at a time, some MiB.
+	// refusedFor is how long a refused connection stays open, so that its opener waits before it
+	// tries again. mostRefused bounds the connections that stay open this way, which takes some
+	// MiB.
 	refusedFor  = 50 * time.Millisecond
 	mostRefused = 256
-	// refusalRest is how long the listener rests after each refusal beyond these: to refuse as fast
-	// as a client can connect would take half a processor from requests.
+	// refusalRest is how long the listener pauses after each refusal beyond mostRefused: refusing
+	// as fast as a client can connect would take half a processor from requests.
 	refusalRest = 50 * time.Microsecond
 )
 
-// PlaceSettled is how long a connection or stream is not displaced.
+// PlaceSettled is how long a connection or stream keeps its place at least.
 const PlaceSettled = 10 * time.Second
 
-// ConnectionPlaces are places for so many connections (default 4096), which hosts share.
+// ConnectionPlaces returns places for that many connections (default 4096), shared by hosts.
 func ConnectionPlaces(connections int) *quota.Places {
 	if connections <= 0 {
 		connections = maxConnections
@@ -39,34 +40,33 @@ func ConnectionPlaces(connections int) *quota.Places {
 	return quota.NewPlaces(connections, grantedConnections, PlaceSettled)
 }
 
-// NewListener makes a listener whose connections take places, and have their clients charged for
-// processor time unless cpu is nil. lost is told of each connection for which there was no place,
-// or whose place another one took, paused of each wait.
+// NewListener returns a listener whose connections take places, and whose clients are charged for
+// processor time unless cpu is nil. lost is called for each connection for which there was no
+// place, or whose place another one took; paused for each wait.
 func NewListener(l net.Listener, places *quota.Places, cpu *quota.CPULimiter, lost func(),
 	paused func(time.Duration)) net.Listener {
 	return &sharedListener{Listener: l, places: places, cpu: cpu, lost: lost, paused: paused}
 }
 
-// ShareListener makes a listener as NewListener does, with places for so many connections, whose
-// connections may end without an answer.
+// ShareListener is NewListener with new places, for connections that may end without an answer.
 func ShareListener(l net.Listener, connections int, cpu *quota.CPULimiter) net.Listener {
 	return &sharedListener{Listener: l, cpu: cpu, trusting: true,
 		places: ConnectionPlaces(connections),
 		lost:   func() {}, paused: func(time.Duration) {}}
 }
 
-// sharedListener gives each connection a place among those of its client.
+// sharedListener gives each connection one of its client's places.
 type sharedListener struct {
 	net.Listener
 	places *quota.Places
 	cpu    *quota.CPULimiter
 	lost   func()
 	paused func(time.Duration)
-	// trusting: every connection is taken to be of use.
+	// trusting is set if every connection counts as useful.
 	trusting bool
 }
 
-// Accept implements net.Listener. Connections for which there is no place are closed.
+// Accept implements net.Listener. It closes connections for which there is no place.
 func (l *sharedListener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -92,17 +92,17 @@ func (l *sharedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// overdue says that a client gets no more connections for now: it has to wait, and has many
-// connections already, which do.
+// overdue reports that a client gets no more connections for now, because it must wait and has many
+// connections already.
 func (l *sharedListener) overdue(host string) bool {
 	return l.cpu != nil && l.cpu.Delay(host, time.Now()) > overdueAfter &&
 		l.places.HeldBy(host) >= overdueConnections
 }
 
-// refusing counts the connections that are refused and not closed yet.
+// refusing counts the refused connections that are not closed yet.
 var refusing atomic.Int32
 
-// refuse closes a connection in a moment, or at once if there are many such.
+// refuse closes a connection after refusedFor, or at once if there are many refused ones.
 func refuse(raw net.Conn) {
 	if refusing.Add(1) > mostRefused {
 		refusing.Add(-1)
@@ -116,7 +116,7 @@ func refuse(raw net.Conn) {
 	})
 }
 
-// throttle makes the throttle of a client's connection; nil: it has none.
+// throttle returns the throttle of a client's connection; nil without a limiter.
 func (l *sharedListener) throttle(host string) *ConnThrottle {
 	if l.cpu == nil {
 		return nil
@@ -126,7 +126,7 @@ func (l *sharedListener) throttle(host string) *ConnThrottle {
 	return c
 }
 
-// inPlace is a connection with its place.
+// inPlace wraps a connection with its place.
 func inPlace(raw net.Conn, c *placed, throttle *ConnThrottle) net.Conn {
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		return &placedTCP{nonblock.New(tcp), c, throttle}
@@ -134,21 +134,21 @@ func inPlace(raw net.Conn, c *placed, throttle *ConnThrottle) net.Conn {
 	return &placedConn{raw, c}
 }
 
-// placed is the place of a connection.
+// placed is a connection's hold on a place.
 type placed struct {
 	place *quota.Place
 	once  sync.Once
-	// handed: the connection is not gRPC's any more, whose deadlines do not count then.
+	// handed is set when gRPC has handed the connection over. gRPC's deadlines are ignored then.
 	handed atomic.Bool
 }
 
-// leave gives the place back.
+// leave returns the place.
 func (p *placed) leave() { p.once.Do(p.place.Leave) }
 
-// exempt says that the connection is a server's, and counts no longer.
+// exempt returns the place because the connection is a server's.
 func (p *placed) exempt() { p.leave() }
 
-// placedTCP is a TCP connection in its place. What else can be done with one can be done with it.
+// placedTCP is a TCP connection with a place. It keeps the methods of a TCP connection.
 type placedTCP struct {
 	*nonblock.Conn
 	*placed
@@ -168,7 +168,7 @@ func (c *placedTCP) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// exempt implements what exempt asks for.
+// exempt is called by Exempt.
 func (c *placedTCP) exempt() {
 	c.leave()
 	if c.throttle != nil {
@@ -185,7 +185,7 @@ func (c *placedTCP) Close() error {
 	return c.Conn.Close()
 }
 
-// placedConn is any other.
+// placedConn is any other connection with a place.
 type placedConn struct {
 	net.Conn
 	*placed
@@ -213,11 +213,12 @@ func (c *placedConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// hand has what gRPC sets as a deadline from now on not count.
+// hand makes the connection ignore gRPC's deadlines from now on.
 func (p *placed) hand() { p.handed.Store(true) }
 
-// HandOver hands a connection over from gRPC, which takes away the deadline of its handshake when
-// that returns: later than another deadline may have been set by then.
+// HandOver takes a connection from gRPC and passes it to a function. gRPC clears the deadline of
+// its handshake when that returns, which may be after the new owner has set another deadline, so
+// gRPC's calls are ignored.
 func HandOver(conn, raw net.Conn, to func(net.Conn)) {
 	_ = raw.SetDeadline(time.Time{})
 	if p, ok := raw.(interface{ hand() }); ok {
@@ -230,7 +231,7 @@ func HandOver(conn, raw net.Conn, to func(net.Conn)) {
 	to(conn)
 }
 
-// Exempt takes a server's connection out of those among which hosts share.
+// Exempt takes a server's connection out of those that hosts share.
 func Exempt(raw net.Conn) {
 	if p, ok := raw.(interface{ exempt() }); ok {
 		p.exempt()

@@ -16,33 +16,33 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// gRPC takes in a message of a call before anything of it is decoded or checked, up to the largest
-// size that any method has, on each of a connection's streams. So the bytes of messages that are
-// not complete are counted for all connections of clients together; when they are more than
-// defaultRecvBytes, the connection with most of them is closed, which frees them.
+// gRPC receives a message of a call, up to the largest size of any method, before it decodes or
+// checks anything, on each of a connection's streams. So the bytes of incomplete messages are
+// counted for all connections of clients together. If they exceed defaultRecvBytes, the connection
+// with most of them is closed, which frees them.
 //
-// What is counted of a connection is what was read of it in DATA frames, less the messages that
-// have come out. What a call had sent of a message when it was given up stays in that account until
-// no call is open on the connection.
+// A connection is charged for the bytes read in DATA frames, less the messages that were completed.
+// If a call is given up, the bytes of its message stay charged until no call is open on the
+// connection.
 //
-// A message that is complete counts as what its decoding takes, from before it is decoded until the
-// call is over, or until the next message of a stream (request_memory.go).
+// A complete message counts with its decoded size, from before it is decoded until the call is
+// over, or until the next message of a stream (request_memory.go).
 //
-// A client that is well-behaved does not come to that, however many calls it makes at a time. What
-// it sends of a call before that is served is bounded by the window of a stream. From when a call
-// is served gRPC grants it all of its message; so of each connection only some calls are served
-// that have not sent their message yet, and only one while much is incomplete. The others wait, and
-// by HTTP/2's flow control their client waits with them. Calls that go on sending, which may never
-// send a large message, do not wait.
+// A well-behaved client does not reach the limit, however many calls it makes at a time. Before a
+// call is served, the window of its stream bounds the bytes that the client can send. Once the call
+// is served, gRPC grants the whole message. So of each connection only some calls that have not
+// sent their message yet are served at a time, and only one while much is incomplete. The others
+// wait, and HTTP/2's flow control makes their client wait too. Streaming calls do not wait, because
+// they may never send a large message.
 //
-// Connections of servers are not counted, and so a client could have another server bring what this
-// one would refuse. So a call that a server passes on for a client counts, by the memory of its
-// message and by the processor time that takes, for the principal that the server names (callOf).
-// What servers bring of their own never counts. Nor do bytes of incomplete messages that are passed
-// on: the server that passes them on bounds those.
+// Connections of servers are not counted, so a client could send through another server what this
+// one would refuse. Therefore a call that a server passes on for a client counts, with the memory
+// and the processor time of its message, for the principal that the server names (callOf). Calls of
+// the servers themselves never count. Incomplete messages of calls that are passed on do not count
+// either: the server that passes them on bounds them.
 //
-// Calls are counted by an interceptor and where services are registered (recv_calls.go): for a
-// stats.Handler gRPC collects far more, and that costs about a seventh of the server's time for a
+// Calls are counted by an interceptor and where services are registered (recv_calls.go). For a
+// stats.Handler gRPC would collect far more, which takes about a seventh of the server's time for a
 // small call.
 
 // defaultRecvBytes bounds the bytes of incomplete messages.
@@ -50,17 +50,18 @@ const defaultRecvBytes = 256 << 20
 
 // RecvConfig configures a RecvBudget.
 type RecvConfig struct {
-	// Limit bounds the bytes of incomplete messages; 0: defaultRecvBytes. Closed is called for
-	// each connection that is closed because of the limit.
+	// Limit bounds the bytes of incomplete messages; 0: defaultRecvBytes. Closed is called for each
+	// connection closed because of the limit.
 	Limit  int64
 	Closed func()
-	// ReceivedBytes and SentBytes count those on connections of gRPC; nil: nothing does.
+	// ReceivedBytes and SentBytes count the bytes on connections of gRPC; nil: they are not
+	// counted.
 	ReceivedBytes, SentBytes *metric.Counter
-	// Memory is for messages that are complete.
+	// Memory is the budget of complete messages.
 	Memory *RequestMemory
-	// PassedOn says whether a server passes a call on for a client, and for which principal; nil: no
-	// call is passed on. CPU, if not nil, limits the principals of such calls, and Paused is told of
-	// each wait.
+	// PassedOn reports whether a server passes a call on for a client, and for which principal;
+	// nil: no call is passed on. CPU, if not nil, limits the principals of such calls, and Paused
+	// is called for each wait.
 	PassedOn func(context.Context) (principal string, ok bool)
 	CPU      *quota.CPULimiter
 	Paused   func(time.Duration)
@@ -73,7 +74,7 @@ type RecvBudget struct {
 	mu    sync.Mutex
 	total int64
 	conns map[string]*recvConn // by remote address
-	// passing is how many calls are open that are passed on.
+	// passing counts the open calls that are passed on.
 	passing int64
 }
 
@@ -84,18 +85,18 @@ func NewRecvBudget(c RecvConfig) *RecvBudget {
 	return &RecvBudget{RecvConfig: c, conns: make(map[string]*recvConn)}
 }
 
-// recvConn is a connection that is counted.
+// recvConn is a counted connection.
 type recvConn struct {
 	net.Conn
 	in *RecvBudget
 	// throttle is nil without a limiter.
 	throttle *ConnThrottle
 	address  recvAddress
-	// frames is for the one goroutine that reads.
+	// frames belongs to the goroutine that reads.
 	frames frames
-	// counted: the connection is among in.conns. incomplete is how many bytes of incomplete messages
-	// there are, and calls how many calls are open. receiving is how many calls are served whose
-	// message is awaited, and waiting are those that wait to be. in.mu guards them.
+	// counted is set while the connection is in in.conns. incomplete counts the bytes of incomplete
+	// messages, and calls the open calls. receiving counts the served calls whose message has not
+	// come, and waiting holds the calls that wait to be served. in.mu guards these.
 	counted           bool
 	incomplete, calls int64
 	receiving         int
@@ -105,15 +106,15 @@ type recvConn struct {
 const (
 	// maxReceiving bounds recvConn.receiving.
 	maxReceiving = 16
-	// FreeCalls is how many open calls of a connection, or of all that are passed on, take none of the
-	// memory for clients' requests for themselves. Each further one takes openCallBytes: a watch, or a
-	// wait for a lock, takes about as much of goroutines, stacks and buffers.
+	// FreeCalls is how many open calls of a connection, or of all that are passed on, take no
+	// memory of the budget for themselves. Each further call takes openCallBytes, about the
+	// goroutines, stacks and buffers of a watch or of a wait for a lock.
 	FreeCalls     = 2048
 	OpenCallBytes = 16 << 10
 )
 
-// recvAddress is the remote address of a connection that is counted. By it a call, which is
-// given it by gRPC, is known to be of that connection.
+// recvAddress is the remote address of a counted connection. gRPC passes it to calls, which find
+// their connection by it.
 type recvAddress struct {
 	net.Addr
 	conn *recvConn
@@ -126,22 +127,24 @@ func (a *recvAddress) String() string { return a.text }
 // RemoteAddr implements net.Conn.
 func (c *recvConn) RemoteAddr() net.Addr { return &c.address }
 
-// recvCall is a call that is counted.
+// recvCall is a counted call.
 type recvCall struct {
 	// conn is nil if another server passes the call on.
 	conn *recvConn
 	// principal is charged for the call.
 	principal string
-	// throttle is that of the connection, or the call's own if it is passed on; nil without.
+	// throttle is the connection's, or the call's own if it is passed on; nil without a limiter.
 	throttle *ConnThrottle
-	// served is closed when the call may receive. It is nil for a call that need not wait.
+	// served is closed when the call may receive its message. It is nil for a call that need not
+	// wait.
 	served chan struct{}
-	// receives: it is one of conn.receiving; waits: it is one of conn.waiting. in.mu guards them.
+	// receives is set while the call counts in conn.receiving, waits while it is in conn.waiting.
+	// in.mu guards both.
 	receives, waits bool
 }
 
-// callOf is the counted call of a context: that of a client, or one that another server passes on
-// for a client. nil: the call is not counted.
+// callOf returns the counted call of a context: one of a client, or one that another server passes
+// on for a client. nil: the call is not counted.
 func (in *RecvBudget) callOf(ctx context.Context) *recvCall {
 	if c := recvConnOf(ctx); c != nil {
 		return &recvCall{conn: c, principal: authn.PrincipalOfCall(ctx), throttle: c.throttle}
@@ -164,13 +167,13 @@ func (in *RecvBudget) callOf(ctx context.Context) *recvCall {
 }
 
 // charge charges the principal of a call that is passed on for a message, and waits if the
-// principal has to pause. Of other calls the connection pays and waits, when it is read.
+// principal must pause. Other calls are charged when their connection is read.
 func (in *RecvBudget) charge(ctx context.Context, call *recvCall, bytes int64) {
 	if call.throttle == nil {
 		return
 	}
 	call.throttle.charge(costOfMessage + time.Duration(bytes)*costOfCallByte)
-	if call.throttle.unverified.Load() { // not to the server that passes the call on
+	if call.throttle.unverified.Load() { // not the server that passes the call on
 		call.throttle.Use()
 		return
 	}
@@ -182,14 +185,14 @@ func (in *RecvBudget) charge(ctx context.Context, call *recvCall, bytes int64) {
 	_ = backoff.Sleep(ctx, wait)
 }
 
-// mayReceiveLocked says whether another call of a connection may receive its message.
+// mayReceiveLocked reports whether another call of a connection may receive its message.
 func (in *RecvBudget) mayReceiveLocked(c *recvConn) bool {
 	return c.receiving == 0 || c.receiving < maxReceiving && in.total < in.Limit/2
 }
 
-// begin notes that a call has begun, whose end is noted whatever begin returns. A call of one
-// message waits until it may receive that, or has ended. A call beside many others, of the
-// connection or of those that are passed on, is refused if there is no memory for it.
+// begin notes that a call has begun. The caller must call end whatever begin returns. A call with
+// one message waits until it may receive the message, or has ended. Beyond FreeCalls a call is
+// refused if there is no memory for it.
 func (in *RecvBudget) begin(
 	ctx context.Context, call *recvCall, one bool, memory *messageMemory,
 ) error {
@@ -226,7 +229,7 @@ func (in *RecvBudget) begin(
 	return nil
 }
 
-// received notes that a message of so many bytes has come out. It may pause the call.
+// received notes a complete message of so many bytes. It may pause the call.
 func (in *RecvBudget) received(ctx context.Context, call *recvCall, bytes int64) {
 	if call.conn == nil {
 		in.charge(ctx, call, bytes)
@@ -248,7 +251,7 @@ func (in *RecvBudget) end(call *recvCall) {
 		return
 	}
 	if c.calls--; c.calls == 0 {
-		in.takeOutLocked(c, c.incomplete) // of calls that were given up
+		in.takeOutLocked(c, c.incomplete) // bytes of calls that were given up
 	}
 	in.receivedLocked(call)
 }
@@ -261,7 +264,7 @@ func (in *RecvBudget) takeOutLocked(c *recvConn, bytes int64) {
 	}
 }
 
-// receivedLocked is for when a call has its message, or has ended.
+// receivedLocked notes that a call has its message, or has ended.
 func (in *RecvBudget) receivedLocked(call *recvCall) {
 	c := call.conn
 	if call.receives {
@@ -281,7 +284,7 @@ func (in *RecvBudget) receivedLocked(call *recvCall) {
 	}
 }
 
-// Watch counts a connection of gRPC from now on, which has been made of raw.
+// Watch counts the gRPC connection conn, made from raw, from now on.
 func (in *RecvBudget) Watch(conn, raw net.Conn) net.Conn {
 	throttle := ThrottleOf(raw)
 	if throttle != nil {
@@ -363,7 +366,7 @@ func (in *RecvBudget) forgetLocked(c *recvConn) {
 	}
 }
 
-// recvConnOf is the connection of a call; nil if it is not counted.
+// recvConnOf returns the connection of a call; nil if it is not counted.
 func recvConnOf(ctx context.Context) *recvConn {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

@@ -11,15 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// messagePrefixBytes is how long what precedes each message of gRPC is.
+// messagePrefixBytes is the length of the prefix of each gRPC message.
 const messagePrefixBytes = 5
 
-// arrival is a message to be decoded, of which the length is noted. It implements wire.Arrival.
+// arrival records the length of a message when it is decoded. It implements wire.Arrival.
 type arrival struct {
 	message any
 	// bytes is the length with the prefix; 0: no message has come.
 	bytes int64
-	// memory, if not nil, is what the decoded message takes.
+	// memory, if not nil, is the budget for the decoded message.
 	memory *messageMemory
 }
 
@@ -32,8 +32,8 @@ func (a *arrival) Arrived(bytes int) any {
 // Admit implements wire.Arrival.
 func (a *arrival) Admit(encoded []byte, s *wire.Shape) bool { return a.memory.take(encoded, s) }
 
-// Register registers a service whose calls of one request and one answer are counted. An
-// interceptor cannot count these: it is called when the request has come.
+// Register registers a service whose calls with one request and one answer are counted. An
+// interceptor cannot count these, because it is called after the request has come.
 func (in *RecvBudget) Register(to grpc.ServiceRegistrar, d *grpc.ServiceDesc, service any) {
 	counted := *d
 	counted.Methods = slices.Clone(d.Methods)
@@ -75,8 +75,8 @@ func (in *RecvBudget) countedMethod(handle grpc.MethodHandler) grpc.MethodHandle
 	}
 }
 
-// CountStream is the interceptor that counts streams. It comes before all others, which may refuse
-// one.
+// CountStream is an interceptor that counts streams. It comes before all others, because they may
+// refuse a stream.
 func (in *RecvBudget) CountStream(service any, stream grpc.ServerStream,
 	info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
@@ -100,7 +100,7 @@ type recvStream struct {
 	grpc.ServerStream
 	in   *RecvBudget
 	call *recvCall
-	// next and memory, that of the message before, are for the one goroutine that receives.
+	// next and memory, the latter of the message before, belong to the goroutine that receives.
 	next   arrival
 	memory *messageMemory
 }
@@ -129,7 +129,7 @@ func (s *recvStream) SendMsg(message any) error {
 	return err
 }
 
-// ended notes how a call of gRPC has ended that was served.
+// ended notes the result of a served gRPC call.
 func (c *ConnThrottle) ended(err error) {
 	switch status.Code(err) {
 	case codes.OK:

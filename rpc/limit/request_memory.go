@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// defaultRequestMemory is the bound of a server that is given none.
+	// defaultRequestMemory is the default bound, in bytes.
 	defaultRequestMemory = 1 << 30
 	// grantedBytes is what a principal may have whatever its share.
 	grantedBytes = 1 << 20
-	// countedCall is from how many bytes on the message of a gRPC call is counted. A smaller one
+	// countedCall is the size from which the message of a gRPC call is counted. A smaller one
 	// decodes to 64 KiB at most.
 	countedCall = 1 << 10
 )
 
-// RequestMemory bounds the memory of what clients have sent, by requests and by gRPC calls, and of
-// responses of a BatchServer. Principals share it (package quota). Safe for concurrent use.
+// RequestMemory bounds the memory of clients' requests and gRPC calls, and of a BatchServer's
+// responses. Principals share it (package quota). Safe for concurrent use.
 type RequestMemory struct{ bytes *quota.Bytes }
 
-// NewRequestMemory makes the bound of a server, in bytes (default 1 GiB).
+// NewRequestMemory returns a bound in bytes (default 1 GiB).
 func NewRequestMemory(limit int64) *RequestMemory {
 	if limit <= 0 {
 		limit = defaultRequestMemory
@@ -34,37 +34,38 @@ func NewRequestMemory(limit int64) *RequestMemory {
 	return &RequestMemory{quota.NewBytes(limit, grantedBytes)}
 }
 
-// Held is how many bytes are taken.
+// Held returns how many bytes are taken.
 func (m *RequestMemory) Held() int64 { return m.bytes.Held() }
 
-// errNoCallMemory is what a call hears whose message finds no memory. The text begins as that of
-// etcd does, whose clients know it.
+// errNoCallMemory is the error of a call for whose message there is no memory. The text begins like
+// etcd's, which clients of etcd recognize.
 var errNoCallMemory = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: this "+
 	"server has no memory for the message of the call, or has given this client's host its share; "+
 	"try again later")
 
-// errNoMoreCalls is what a call hears that finds no memory for itself.
+// errNoMoreCalls is the error of a call for which there is no memory.
 var errNoMoreCalls = status.Error(codes.ResourceExhausted, "etcdserver: too many requests: "+
 	"more calls and streams are open than this server has memory for; end some of them")
 
-// errCallEnded is what receives a message of a call whose handler has ended.
+// errCallEnded is the error of receiving a message after the call's handler has ended.
 var errCallEnded = status.Error(codes.Canceled, "the call has ended")
 
-// CallTooLarge is the error of a call whose request takes more memory, decoded, than a principal
-// can ever have, most bytes. It is not to be repeated. The text begins as that of etcd does for a
-// request above its bound.
+// CallTooLarge returns the error of a call whose decoded request takes more memory than a principal
+// can ever have, which is most bytes. Repeating the call is useless. The text begins like etcd's
+// for a request above its bound.
 func CallTooLarge(bytes, most int64) error {
 	return status.Errorf(codes.InvalidArgument, "etcdserver: request is too large: it takes %d bytes "+
 		"of memory when it is decoded, and this server has %d bytes at most for one request: send "+
 		"less in a request, or give the server a higher --memory-limit", bytes, most)
 }
 
-// messageMemory is the memory of a gRPC call's message when it is decoded. Of what a message takes,
-// its encoding tells before it is decoded: the encoding of a part can be a hundred times smaller.
+// messageMemory is the memory of the decoded message of a gRPC call. Its size is computed from the
+// encoding before decoding, because the encoding of a part can be a hundred times smaller than the
+// part.
 //
-// A handler may end while another goroutine still receives a message of its stream, which takes
-// memory. So the lock orders take and end: nothing is taken after end, which nobody would give
-// back.
+// A handler may end while another goroutine still receives a message of its stream and takes memory
+// for it. So the lock orders take and end: nothing is taken after end, because nothing would return
+// it.
 type messageMemory struct {
 	// of is nil if the call is not counted.
 	of        *quota.Bytes
@@ -72,23 +73,23 @@ type messageMemory struct {
 
 	mu    sync.Mutex
 	taken int64
-	// ofCall is what the call itself has taken, beside its message.
+	// ofCall is the memory of the call itself, besides its message.
 	ofCall int64
 	// ended is set by end.
 	ended bool
 
-	// refused says why the message was not decoded; nil: it was. It is for the goroutine that
+	// refused is why the message was not decoded; nil: it was. It belongs to the goroutine that
 	// receives.
 	refused error
 }
 
-// of is the memory of one message of a principal, of which nothing is taken.
+// of returns an empty messageMemory for one message of a principal.
 func (m *RequestMemory) of(principal string) *messageMemory {
 	return &messageMemory{of: m.bytes, principal: principal}
 }
 
-// take takes the memory of a message with an encoding, of a shape, and returns false if there is
-// none. A nil shape has no parts.
+// take takes the memory of a message, given its encoding and shape. It returns false if there is
+// not enough. A nil shape has no parts.
 func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 	if m == nil || m.of == nil || len(b) < countedCall {
 		return true
@@ -112,7 +113,7 @@ func (m *messageMemory) take(b []byte, s *wire.Shape) bool {
 	return true
 }
 
-// takeCall takes the memory of an open call, and returns false if there is none.
+// takeCall takes the memory of an open call. It returns false if there is not enough.
 func (m *messageMemory) takeCall() bool {
 	if !m.of.Take(m.principal, OpenCallBytes) {
 		return false
@@ -123,7 +124,7 @@ func (m *messageMemory) takeCall() bool {
 	return true
 }
 
-// end gives back all that is taken, when the call is over.
+// end returns all memory when the call is over.
 func (m *messageMemory) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +136,7 @@ func (m *messageMemory) end() {
 	}
 }
 
-// give gives the memory of the message back. The message is not used any more.
+// give returns the memory of the message, which is not used any more.
 func (m *messageMemory) give() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,8 +150,8 @@ func (m *messageMemory) giveLocked() {
 	}
 }
 
-// DecodedBytes is about how much memory a decoded message takes that a client has sent. It is what
-// RequestMemory counts for the message.
+// DecodedBytes estimates the memory of a decoded message that a client has sent, as RequestMemory
+// counts it.
 func DecodedBytes(m proto.Message) int64 {
 	size := proto.Size(m)
 	if size < countedCall {
@@ -159,8 +160,7 @@ func DecodedBytes(m proto.Message) int64 {
 	return int64(size) + int64(partsOfMessage(m.ProtoReflect()))*wire.PartBytes
 }
 
-// partsOfMessage counts the parts of a message that is decoded, as shape.count does of its
-// encoding.
+// partsOfMessage counts the parts of a decoded message, as shape.count does for its encoding.
 func partsOfMessage(m protoreflect.Message) (count int) {
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

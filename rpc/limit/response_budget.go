@@ -20,46 +20,46 @@ import (
 )
 
 const (
-	// LargeAnswerBytes is from how many bytes on the answer of a call is large.
+	// LargeAnswerBytes is the size from which the answer of a call is large.
 	LargeAnswerBytes = 64 << 10
-	// answersGranted is what each principal may have of the large answers of a server that are on
-	// their way whatever its share. One answer can be half of all.
+	// answersGranted is how many bytes of large answers each principal may have on their way
+	// whatever its share. One answer may take half of the budget.
 	answersGranted = 8 << 20
-	// answersAgain is how often a message of a stream that waits for room asks for it, and
-	// answersWait for how long.
+	// answersAgain is the interval at which a stream's message that waits for room asks again, and
+	// answersWait how long it waits.
 	answersAgain = 10 * time.Millisecond
 	answersWait  = 30 * time.Second
 )
 
-// ResponseBudget bounds the bytes of large answers of calls that are on their way to clients. gRPC
-// takes an answer over and sends it as fast as the client reads, so a call is over long before its
-// answer has gone: the bytes count until they are sent, or their connection has gone. Principals
-// share them (package quota). An answer that is larger than what a principal can ever have is let
-// through while no other such one is on its way, and counts as that: so other principals keep their
-// share meanwhile. Safe for concurrent use.
+// ResponseBudget bounds the bytes of large answers on their way to clients. gRPC takes an answer
+// and sends it as fast as the client reads, so a call is over long before its answer is sent: the
+// bytes count until they are sent, or their connection is gone. Principals share the budget
+// (package quota). An answer larger than a principal can ever have is let through if no other such
+// answer is on its way, and counts as what a principal can have: so other principals keep their
+// share. Safe for concurrent use.
 type ResponseBudget struct {
 	bytes *quota.Bytes
-	// largest: an answer larger than bytes.Most is on its way.
+	// largest is set while an answer larger than bytes.Most is on its way.
 	largest atomic.Bool
 }
 
-// NewResponseBudget makes the bound of a server, in bytes.
+// NewResponseBudget returns a bound in bytes.
 func NewResponseBudget(limit int64) *ResponseBudget {
 	return ResponseBudgetOf(quota.NewBytes(limit, answersGranted))
 }
 
-// ResponseBudgetOf makes a bound of bytes that are shared as they say.
+// ResponseBudgetOf returns a bound on the given shared bytes.
 func ResponseBudgetOf(bytes *quota.Bytes) *ResponseBudget { return &ResponseBudget{bytes: bytes} }
 
-// Limit is how many bytes may be on their way.
+// Limit returns how many bytes may be on their way.
 func (a *ResponseBudget) Limit() int64 { return a.bytes.Limit() }
 
-// Held is how many bytes are on their way.
+// Held returns how many bytes are on their way.
 func (a *ResponseBudget) Held() int64 { return a.bytes.Held() }
 
-// Bound is the answer of a call, counted. ResourceExhausted says that too much is on its way to the
-// principal already. What is small, or goes no further than this process, is the answer itself. The
-// answer is to be handed to gRPC, with Codec, or see Leaves.
+// Bound returns the answer of a call, counted in the budget, or ResourceExhausted if too much is on
+// its way to the principal already. A small answer, or one that stays in this process, is returned
+// as it is. The result is to be passed to gRPC, with Codec; for other ways see Leaves.
 func (a *ResponseBudget) Bound(ctx context.Context, answer proto.Message, size int) (any, error) {
 	if !counts(ctx, size) {
 		return answer, nil
@@ -81,8 +81,8 @@ func (a *ResponseBudget) Bound(ctx context.Context, answer proto.Message, size i
 	return newBounded(a.bytes, of, answer, size), nil
 }
 
-// Room says whether any more may be on its way to the principal of a call, before the size of the
-// answer is known: nil, or ResourceExhausted. It takes nothing.
+// Room returns ResourceExhausted if no more may be on its way to the principal of a call, before
+// the size of the answer is known. It takes nothing.
 func (a *ResponseBudget) Room(ctx context.Context) error {
 	if counts(ctx, LargeAnswerBytes) && !a.bytes.Take(authn.PrincipalOfCall(ctx), 0) {
 		return a.full(codes.ResourceExhausted)
@@ -90,7 +90,8 @@ func (a *ResponseBudget) Room(ctx context.Context) error {
 	return nil
 }
 
-// Count is Bound for the answer of a call that has had an effect: it counts, and is not refused.
+// Count is Bound for the answer of a call that has had an effect: the answer counts, and is not
+// refused.
 func (a *ResponseBudget) Count(ctx context.Context, answer proto.Message, size int) any {
 	if !counts(ctx, size) {
 		return answer
@@ -101,7 +102,7 @@ func (a *ResponseBudget) Count(ctx context.Context, answer proto.Message, size i
 }
 
 // Wait is Bound for a message of a stream: it waits until there is room. If there is none for long,
-// the error is Unavailable, after which clients begin the stream again where it was.
+// the error is Unavailable, after which clients resume the stream.
 func (a *ResponseBudget) Wait(ctx context.Context, message proto.Message, size int) (any, error) {
 	for began := time.Now(); ; {
 		bounded, err := a.Bound(ctx, message, size)
@@ -117,17 +118,17 @@ func (a *ResponseBudget) Wait(ctx context.Context, message proto.Message, size i
 	}
 }
 
-// leaves marks contexts.
+// leaves is the key of contexts made by Leaves.
 type leaves struct{}
 
-// Leaves is the context of a call that is served in this process, and whose answer goes to a client
-// in another way than by gRPC: so it counts if it is large. What Bound, Count and Wait return is
-// then to be told by Becomes and Sent what becomes of it. The context needs the client's peer.Peer.
+// Leaves returns the context of a call that is served in this process, and whose answer leaves it
+// other than by gRPC, so that a large answer counts. The result of Bound, Count or Wait must then
+// be told its fate by Becomes and Sent. The context must have the client's peer.Peer.
 func Leaves(ctx context.Context) context.Context {
 	return context.WithValue(ctx, leaves{}, true)
 }
 
-// counts says whether an answer of a size counts: it is large, and leaves this process.
+// counts reports whether an answer counts: it is large, and leaves this process.
 func counts(ctx context.Context, size int) bool {
 	return size >= LargeAnswerBytes &&
 		(grpc.ServerTransportStreamFromContext(ctx) != nil || ctx.Value(leaves{}) != nil)
@@ -138,21 +139,22 @@ func (a *ResponseBudget) full(code codes.Code) error {
 		"to clients that have not read them; ask again later, or for less at a time", a.bytes.Held())
 }
 
-// bounded is a message with the bytes that it has taken.
+// bounded is a message together with the bytes that it has taken.
 type bounded struct {
 	proto.Message
 	claim *Claim
 }
 
-// Becomes says that the message was encoded in so many bytes, in another way than gRPC does it:
-// these count from now on, whether there is room or not, and the message is let go.
+// Becomes notes that the message was encoded other than by gRPC: the size of that encoding counts
+// from now on, whether there is room or not, and the message is released.
 func (b *bounded) Becomes(size int) {
 	b.claim.resize(int64(size))
 	b.Message = nil
 }
 
-// Unbound takes an answer that is bounded apart, for who encodes it in another way than gRPC does:
-// the message, and the claim to be given back when its encoding was sent; nil: it is not bounded.
+// Unbound takes a bounded answer apart, for callers that encode it other than gRPC does. It returns
+// the message, and the claim to be given back when the encoding was sent; nil: the answer is not
+// bounded.
 func Unbound(answer any) (message any, held *Claim) {
 	b, ok := answer.(*bounded)
 	if !ok {
@@ -162,24 +164,25 @@ func Unbound(answer any) (message any, held *Claim) {
 	return b.Message, b.claim
 }
 
-// Sent gives the bytes back.
+// Sent returns the bytes.
 func (b *bounded) Sent() { b.claim.Give() }
 
-// Claim gives the bytes back once: when they were sent, and at the latest when nothing refers to
-// the message and its encoding any more. gRPC does not tell of what it drops with a connection.
+// Claim returns its bytes once: when they were sent, and at the latest when nothing refers to the
+// message and its encoding any more, because gRPC does not report answers that it drops with a
+// connection.
 type Claim struct {
 	bytes *quota.Bytes
 	of    string
 	size  atomic.Int64
 	given atomic.Bool
-	// largest is not nil for an answer that counts as less than it is. It becomes false when the bytes
-	// are given back.
+	// largest is not nil for an answer that counts as less than its size. It is set to false when
+	// the bytes are returned.
 	largest *atomic.Bool
-	// encoded: the encoding has taken the claim over.
+	// encoded is set when the encoding has taken the claim over.
 	encoded atomic.Bool
 }
 
-// Give gives the bytes back; nil holds none.
+// Give returns the bytes; c may be nil.
 func (c *Claim) Give() {
 	if c != nil && !c.given.Swap(true) {
 		c.bytes.Give(c.of, c.size.Load())
@@ -189,7 +192,8 @@ func (c *Claim) Give() {
 	}
 }
 
-// resize is for the owner of the message, before the bytes are given back.
+// resize changes the size. Only the owner of the message may call it, before the bytes are
+// returned.
 func (c *Claim) resize(size int64) {
 	if c.largest != nil {
 		size = min(size, c.size.Load())
@@ -214,7 +218,7 @@ func newBounded(bytes *quota.Bytes, of string, m proto.Message, size int) *bound
 	return b
 }
 
-// Encode implements wire.Encoder. The claim is given back with the encoding.
+// Encode implements wire.Encoder. The claim ends with the encoding.
 func (b *bounded) Encode() (mem.BufferSlice, error) {
 	encoded, err := proto.Marshal(b.Message)
 	if err != nil {
@@ -228,10 +232,10 @@ func (b *bounded) Encode() (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(&encoded, back)}, nil
 }
 
-// claimBack is the pool of one buffer: gRPC puts it back when it has sent it.
+// claimBack is the pool of one buffer: gRPC puts the buffer back when it has sent it.
 type claimBack struct{ claim *Claim }
 
-// Get implements mem.BufferPool. It is asked for no buffer.
+// Get implements mem.BufferPool. It is not used.
 func (*claimBack) Get(length int) *[]byte { return wire.Buffers.Get(length) }
 
 // Put implements mem.BufferPool.

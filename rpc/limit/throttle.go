@@ -7,91 +7,97 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/admission"
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// A client is charged for what it has a server do by about how much processor time that takes: not
-// by what was measured, which is longer when processors are short, and so would slow down all
-// clients. What a client that has to wait sends is read later, and the kernel makes the client wait
-// in its turn.
+// A client is charged for its requests by their estimated processor time, not by measured time,
+// which grows when processors are short and would so slow down all clients. The requests of a
+// client that must wait are read later, so that the kernel makes the client wait.
 //
-// Nor does a connection's reader go on for long while there is something to read, before others
-// that can run: Go by itself takes 10 ms for a turn, and requests of other connections would wait
-// so long for each of those.
+// Nor does a connection's reader run for long, while there is something to read, before other
+// runnable goroutines: by itself Go lets a goroutine run for 10 ms, and requests of other
+// connections would wait for each of these turns.
 //
 // The costs are processor time on a machine of 2026, measured once and rounded. They need not be
-// right, as all clients are charged by the same ones.
+// exact, because all clients are charged by the same costs.
 const (
-	// costOfConnection is to begin a connection, with TLS.
+	// costOfConnection is the cost of a new connection, with TLS.
 	costOfConnection = 300 * time.Microsecond
-	// costOfByte is to receive and decode a byte, and costOfCallByte a byte on a connection of gRPC,
-	// where a call of a hundred bytes takes 5 us.
+	// costOfByte is the cost of receiving and decoding a byte, and costOfCallByte that of a byte on
+	// a connection of gRPC, where a call of a hundred bytes takes 5 us.
 	costOfByte     = 5 * time.Nanosecond
 	costOfCallByte = 50 * time.Nanosecond
-	// costOfMessage is to take a message of requests and send its answer, costOfRequest to decode and
-	// evaluate one of its requests, costOfPart to do so with one part of a request.
+	// costOfMessage is the cost of receiving a message of requests and sending its answer,
+	// costOfRequest of decoding and evaluating one request, costOfPart of one part of a request.
 	costOfMessage = 10 * time.Microsecond
 	costOfRequest = 5 * time.Microsecond
 	costOfPart    = 150 * time.Nanosecond
 
 	// penaltyOfConnection is for a connection that ends without having had an answer, penaltyOfCall
-	// for a call of gRPC that ends before its message has come, or is refused to its user: 30 and 40
-	// times what these take, so that no client makes many of them.
+	// for a gRPC call that ends before its message has come, or whose user lacks the permission: 30
+	// and 40 times their cost, so that no client makes many of them.
 	penaltyOfConnection = 10 * time.Millisecond
 	penaltyOfCall       = 2 * time.Millisecond
-	// penaltyOfByte is for each byte of calls of gRPC that are incomplete, of a connection that has
-	// more than largeIncomplete bytes of them. It stands for putting the message together, which
-	// nothing can interrupt.
+	// penaltyOfByte is for each byte of incomplete gRPC messages on a connection that has more than
+	// largeIncomplete bytes of them. It stands for assembling the message, which cannot be
+	// interrupted.
 	penaltyOfByte   = 20 * time.Nanosecond
 	largeIncomplete = 256 << 10
-	// penaltyOfLarge is how many times its cost a message of many parts has as a penalty: of what a
-	// client that writes much has a server do, decoding is no more than a hundredth.
+	// penaltyOfLarge is the penalty for a message of many parts, as a multiple of its cost. For
+	// clients that write much, decoding is at most a hundredth of the work.
 	penaltyOfLarge = 16
 
-	// turn is for how long a reader goes on before others go first: some 20 messages.
+	// turn is how long a reader runs before it yields to others: some 20 messages.
 	turn = 250 * time.Microsecond
-	// othersWait is for how long others have to have waited, when they went first, to have a reader
-	// of something large rest: longer than it takes to find out that nobody waits.
+	// othersWait is how long a yield must take for a reader of something large to rest. It is
+	// longer than a yield without waiting goroutines takes.
 	othersWait = 50 * time.Microsecond
-	// largeRest is the rest, the shortest for which a timer can be relied on.
+	// largeRest is that rest, the shortest for which a timer is reliable.
 	largeRest = time.Millisecond
 )
 
-// NewCPULimiter makes the limiter that all ports of a process share.
+// processorWait is how long a goroutine that can run may wait: some times as long as a request
+// takes.
+const processorWait = 4 * time.Millisecond
+
+// NewCPULimiter returns the limiter that all ports of a process share.
 func NewCPULimiter() *quota.CPULimiter {
-	return quota.NewCPULimiter(runtime.GOMAXPROCS(0), new(scheduling).short)
+	processors := &admission.Processors{Wait: processorWait}
+	return quota.NewCPULimiter(runtime.GOMAXPROCS(0), processors.Short)
 }
 
-// ConnThrottle charges a client for what comes on one of its connections, and has the connection
-// wait.
+// ConnThrottle charges a client for the traffic on one of its connections, and delays the
+// connection.
 type ConnThrottle struct {
 	cpu *quota.CPULimiter
 	// of is the client.
 	of     string
 	paused func(time.Duration)
-	// exempt: it is a server's. calls: it is one of gRPC. useful: an answer was sent on it.
-	// unverified: the client was so when it was charged last.
+	// exempt is set for a server's connection, calls for one of gRPC, useful when an answer was
+	// sent on it. unverified is set if the client was unverified when it was last charged.
 	exempt, calls, useful, unverified atomic.Bool
-	// peer: it carries messages of peers, which wait for no turn.
+	// peer is set if it carries messages of peers, which never yield.
 	peer atomic.Bool
-	// since is when the goroutine that reads began its turn, after turnsFrom.
+	// since is when the reading goroutine began its turn, relative to turnsFrom.
 	since atomic.Int64
-	// delay is for how long the next read waits, for what was charged since the last one.
+	// delay is how long the next read waits, for costs charged since the last one.
 	delay  atomic.Int64
 	closed chan struct{}
 	once   sync.Once
 }
 
-// turnsFrom is when times of turns begin.
+// turnsFrom is the origin of times of turns.
 var turnsFrom = time.Now()
 
-// open is called once, before the connection is used. A connection on which nothing comes costs as
-// much: processor time is taken by accepting it, by its goroutine and buffers, and by closing it.
+// open charges for the connection. It is called once, before the connection is used. An unused
+// connection costs as much: accepting it, its goroutine and buffers, and closing it take processor
+// time.
 func (c *ConnThrottle) open() { c.charge(costOfConnection) }
 
-// read is called with how many bytes were read, by the goroutine that reads, and whether it had to
-// wait for them.
+// read is called by the reading goroutine with the number of bytes read, and whether it had to wait
+// for them.
 func (c *ConnThrottle) read(n int, waited bool) {
 	if c.exempt.Load() {
 		return
@@ -109,7 +115,7 @@ func (c *ConnThrottle) read(n int, waited bool) {
 	c.between()
 }
 
-// charge adds costs of what was read: between, or the next read, waits for them.
+// charge adds costs of what was read. The next between, or read, waits for them.
 func (c *ConnThrottle) charge(costs time.Duration) {
 	if c != nil && !c.exempt.Load() {
 		c.chargeAt(costs, time.Now())
@@ -124,9 +130,8 @@ func (c *ConnThrottle) chargeAt(costs time.Duration, now time.Time) {
 	}
 }
 
-// between is called by the goroutine that reads, between two things that it does for the
-// connection: it waits if the client has to, and otherwise lets others go first if its turn is
-// over.
+// between is called by the reading goroutine between two units of work: it waits if the client must
+// wait, and otherwise yields if its turn is over.
 func (c *ConnThrottle) between() {
 	if c == nil || c.exempt.Load() {
 		return
@@ -140,8 +145,8 @@ func (c *ConnThrottle) between() {
 	c.yield(false)
 }
 
-// Rest is called between two parts of something large, by the goroutine that reads: others go first
-// if its turn is over, and if others have waited meanwhile, it goes on only after a rest.
+// Rest is called by the reading goroutine between two parts of something large: it yields if its
+// turn is over, and rests if other goroutines ran meanwhile.
 func (c *ConnThrottle) Rest() {
 	if c != nil && !c.exempt.Load() {
 		c.yield(true)
@@ -155,17 +160,17 @@ func (c *ConnThrottle) yield(rests bool) {
 		return
 	}
 	runtime.Gosched()
-	// A turn that took long was interrupted by other processes, or by the collector of garbage.
+	// If a turn took very long, other processes or the garbage collector interrupted it.
 	if rests && (time.Since(now) > othersWait || took > 4*turn) {
 		c.wait(largeRest)
 	}
 	c.begin(time.Now())
 }
 
-// begin begins the turn of the goroutine that reads.
+// begin begins the turn of the reading goroutine.
 func (c *ConnThrottle) begin(now time.Time) { c.since.Store(int64(now.Sub(turnsFrom))) }
 
-// wait waits, at most until the connection is closed.
+// wait waits for d, at most until the connection is closed.
 func (c *ConnThrottle) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -175,18 +180,18 @@ func (c *ConnThrottle) wait(d time.Duration) {
 	}
 }
 
-// penalize has the client wait for what is useless or harmful.
+// penalize adds a penalty for useless or harmful work.
 func (c *ConnThrottle) penalize(d time.Duration) {
 	if c != nil && !c.exempt.Load() {
 		c.cpu.Penalize(c.of, d, time.Now())
 	}
 }
 
-// PenalizeUseless has the client wait for a connection that ends without use.
+// PenalizeUseless adds the penalty for a connection that ends without use.
 func (c *ConnThrottle) PenalizeUseless() { c.penalize(penaltyOfConnection) }
 
-// ChargeMessage charges for a message of requests, which takes so many bytes when it is decoded,
-// and lets others go first. many: most of these bytes are of its parts.
+// ChargeMessage charges for a message of requests with a decoded size, and yields. many: most of
+// these bytes belong to its parts.
 func (c *ConnThrottle) ChargeMessage(decoded int, many bool) {
 	costs := costOfMessage + time.Duration(decoded/wire.PartBytes)*costOfPart
 	if many {
@@ -201,7 +206,7 @@ func (c *ConnThrottle) ChargeRequests(requests, parts int) {
 	c.charge(time.Duration(requests)*costOfRequest + time.Duration(parts)*costOfPart)
 }
 
-// Use notes an answer on the connection: it is of use, and its client is verified.
+// Use notes an answer on the connection: the connection is useful, and its client verified.
 func (c *ConnThrottle) Use() {
 	if c == nil {
 		return
@@ -214,8 +219,8 @@ func (c *ConnThrottle) Use() {
 	}
 }
 
-// most is how many bytes one read of a connection gives at most. While processors are short, gRPC's
-// reader, which does not call between, gets no more at a time than it takes a turn to decode.
+// most limits the bytes of one read of a connection. While processors are short, gRPC's reader,
+// which does not call between, gets no more at a time than it can decode in a turn.
 func (c *ConnThrottle) most(n int) int {
 	if c.calls.Load() && c.cpu.Short() && !c.exempt.Load() {
 		return min(n, int(turn/costOfCallByte))
@@ -223,7 +228,7 @@ func (c *ConnThrottle) most(n int) int {
 	return n
 }
 
-// Over says that the connection is closed: what was read of it before is no longer worth anything.
+// Over reports that the connection is closed, so that data read before is worthless.
 func (c *ConnThrottle) Over() bool {
 	if c == nil {
 		return false
@@ -236,7 +241,7 @@ func (c *ConnThrottle) Over() bool {
 	}
 }
 
-// close ends waiting.
+// close ends all waits.
 func (c *ConnThrottle) close() {
 	c.once.Do(func() {
 		close(c.closed)
@@ -246,7 +251,7 @@ func (c *ConnThrottle) close() {
 	})
 }
 
-// ThrottleOf is the throttle of a connection; nil: it has none.
+// ThrottleOf returns the throttle of a connection; nil if it has none.
 func ThrottleOf(raw net.Conn) *ConnThrottle {
 	if c, ok := raw.(*placedTCP); ok {
 		return c.throttle
@@ -254,7 +259,7 @@ func ThrottleOf(raw net.Conn) *ConnThrottle {
 	return nil
 }
 
-// CarriesPeer says that a connection carries messages of peers.
+// CarriesPeer notes that a connection carries messages of peers.
 func CarriesPeer(raw net.Conn) {
 	if p := ThrottleOf(raw); p != nil {
 		p.peer.Store(true)

@@ -24,7 +24,7 @@ type pair struct {
 	// come.
 	cond  *sync.Cond
 	flows [2]flow
-	// broken: the connection was reset.
+	// broken is set when the connection was reset.
 	broken bool
 }
 
@@ -32,17 +32,17 @@ type pair struct {
 type flow struct {
 	chunks []chunk
 	bytes  int
-	// stalled: the link is cut, and nothing arrives.
+	// stalled is set while the link is cut, so that nothing arrives.
 	stalled bool
 	latency time.Duration
-	// lastReady is when the newest chunk is readable; later ones are not readable before it.
+	// lastReady is when the newest chunk becomes readable; later ones are not readable before it.
 	lastReady time.Time
-	// writerClosed and readerClosed: the end at this side has called Close.
+	// writerClosed and readerClosed are set when the end at that side has called Close.
 	writerClosed, readerClosed  bool
 	readDeadline, writeDeadline deadline
 }
 
-// chunk is what one Write wrote; without data, the end of the flow.
+// chunk is the data of one Write; without data, it is the end of the flow.
 type chunk struct {
 	data  []byte
 	ready time.Time
@@ -80,7 +80,7 @@ func (p *pair) reset() {
 	p.cond.Broadcast()
 }
 
-// wakeAt has the waiting goroutines look again at a time.
+// wakeAt wakes the waiting goroutines at a time.
 func (p *pair) wakeAt(at time.Time) *time.Timer {
 	return time.AfterFunc(time.Until(at), func() {
 		p.mu.Lock()
@@ -162,7 +162,7 @@ func (c *conn) read(b []byte) (int, error) {
 	}
 }
 
-// takeLocked moves what is readable into b.
+// takeLocked moves readable data into b.
 func (f *flow) takeLocked(p *pair, b []byte) (n int) {
 	now := time.Now()
 	for n < len(b) && len(f.chunks) > 0 && f.chunks[0].data != nil && !now.Before(f.chunks[0].ready) {
@@ -199,14 +199,14 @@ func (c *conn) write(b []byte) (written int, err error) {
 			return written, os.ErrDeadlineExceeded
 		case p.broken, f.readerClosed && !back.stalled && !f.stalled &&
 			!time.Now().Before(back.lastReady):
-			// Of a reader that has closed, the writer learns only if its bytes get there and the
-			// answer gets back; and not before its own reader can see the end: users such as gRPC
-			// leave it to that to notice, and try in vain until then.
+			// If the reader has closed, the writer learns it only if its bytes arrive and the
+			// answer comes back, and not before its own reader can see the end: users such as gRPC
+			// rely on the reader to notice it, and would try in vain until then.
 			return written, ErrReset
 		case len(b) == 0:
 			return written, nil
 		case f.readerClosed:
-			return written + len(b), nil // it will not be read
+			return written + len(b), nil // nobody will read it
 		}
 		if room := bufferBytes - f.bytes; room > 0 {
 			n := min(room, len(b))

@@ -17,8 +17,8 @@ import (
 
 // Errors of dialling and of connections, inside a *net.OpError.
 var (
-	// ErrRefused: no listener is at the address, or a link between the hosts is cut, and breaks
-	// connections. It is the error of a real network.
+	// ErrRefused: no listener is at the address, or a link between the hosts is cut with Break. It
+	// is the error of a real network.
 	ErrRefused error = syscall.ECONNREFUSED
 	// ErrReset: the connection was reset, by a cut, by Drop, or by its other end.
 	ErrReset = errors.New("connection reset by peer")
@@ -28,18 +28,18 @@ var (
 type Mode int
 
 const (
-	// Stall keeps connections: bytes wait until the link is healed, like packets that are lost and
-	// sent again.
+	// Stall keeps connections: bytes wait until the link is healed, like lost packets that are sent
+	// again.
 	Stall Mode = iota + 1
-	// Break resets connections, and refuses new ones, as a firewall may: what tries to connect cannot
-	// tell that from a process that has ended.
+	// Break resets connections, and refuses new ones, as a firewall may: to a client this looks as
+	// if the process had ended.
 	Break
 )
 
 // Network is an in-memory network. Safe for concurrent use.
 type Network struct {
 	mu sync.Mutex
-	// All guarded by mu.
+	// All fields are guarded by mu.
 	listeners map[string]*listener
 	links     map[linkKey]*link
 	isolated  map[string]Mode
@@ -47,13 +47,13 @@ type Network struct {
 	// pairs are the open connections in the order of their making.
 	pairs    []*pair
 	lastPort int
-	// changed is closed, and made anew, when a link changes: dialling may go on.
+	// changed is closed, and made anew, when a link changes, so that waiting dials continue.
 	changed chan struct{}
 }
 
 type linkKey struct{ from, to string }
 
-// link is what was said about one direction between two hosts.
+// link is the state of one direction between two hosts.
 type link struct {
 	cut Mode // 0: not cut
 	// latency is used if hasLatency.
@@ -117,7 +117,7 @@ func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (ne
 
 func (n *Network) dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	to := host(addr)
-	// There and back again.
+	// The dial waits for both directions.
 	n.mu.Lock()
 	delay := n.latencyLocked(from, to) + n.latencyLocked(to, from)
 	n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *Network) CutBoth(a, b string, mode Mode) {
 	n.change(func() { n.linkLocked(a, b).cut, n.linkLocked(b, a).cut = mode, mode })
 }
 
-// Isolate cuts a host off from all others, both ways; also from those that come later. Its
+// Isolate cuts a host off from all others, both ways, including hosts that are added later. Its
 // connections to itself stay.
 func (n *Network) Isolate(name string, mode Mode) {
 	n.change(func() { n.isolated[host(name)] = mode })
@@ -202,8 +202,8 @@ func (n *Network) Drop(a, b string) {
 	n.reset(func(p *pair) bool { return p.joins(a, b) })
 }
 
-// DropHost resets all connections of a host, and closes its listeners: what its crash does to the
-// network. The others hear of it even over links that are cut.
+// DropHost resets all connections of a host, and closes its listeners, as a crash of the host does.
+// The other hosts notice it even over links that are cut.
 func (n *Network) DropHost(name string) {
 	name = host(name)
 	n.mu.Lock()
@@ -241,7 +241,7 @@ func (n *Network) linkLocked(from, to string) *link {
 	return l
 }
 
-// cutLocked says how a direction is cut; 0 if it is not.
+// cutLocked returns how a direction is cut; 0 if it is not.
 func (n *Network) cutLocked(from, to string) Mode {
 	if from == to {
 		return 0
@@ -263,7 +263,7 @@ func (n *Network) latencyLocked(from, to string) time.Duration {
 	return n.latency
 }
 
-// change changes links and gives the connections their new state.
+// change changes links and updates the state of the connections.
 func (n *Network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -284,7 +284,7 @@ func (n *Network) change(f func()) {
 	n.changed = make(chan struct{})
 }
 
-// follow gives a connection the state of its two links.
+// follow updates a connection from the state of its two links.
 func (p *pair) follow(links [2]link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +313,7 @@ func (n *Network) removeLocked(p *pair) {
 	}
 }
 
-// remove forgets a connection of which both ends are closed.
+// remove forgets a connection whose ends are both closed.
 func (n *Network) remove(p *pair) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

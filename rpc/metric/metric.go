@@ -8,41 +8,42 @@ import (
 	"sync/atomic"
 )
 
-// Desc says what a collector is.
+// Desc describes a collector.
 type Desc struct {
 	Name, Help string
-	// Gauge: the value can go down; otherwise it is a counter.
+	// Gauge is set if the value can fall; otherwise it is a counter.
 	Gauge bool
-	// Labels are those that every value has.
+	// Labels are the labels of every value.
 	Labels map[string]string
-	// By is the label by which a Vec is parted; empty for a single value.
+	// By is the label that distinguishes the values of a Vec; empty for a single value.
 	By string
 }
 
-// Collector is a metric, or several of one name.
+// Collector is a metric with one or several values.
 type Collector interface {
 	Describe() Desc
-	// Collect yields every value, with that of the label By.
+	// Collect yields every value, with its value of the label By.
 	Collect(yield func(label string, value float64))
 }
 
-// Registry takes collectors in. Its methods may be called from any goroutine.
+// Registry holds collectors. Its methods may be called from any goroutine.
 type Registry interface {
-	// Register fails with a *RegisteredError if the like is there.
+	// Register fails with a *RegisteredError if a collector with the same name and labels is
+	// registered.
 	Register(c Collector) error
-	// Unregister takes out what is like c.
+	// Unregister removes the collector with the name and labels of c.
 	Unregister(c Collector)
 }
 
 // RegisteredError says that a collector of the same name and labels is registered.
 type RegisteredError struct {
-	// Existing is that; nil if it is not known.
+	// Existing is the registered collector; nil if it is unknown.
 	Existing Collector
 }
 
 func (e *RegisteredError) Error() string { return "a metric of this name is registered already" }
 
-// number is a sum of which the whole part is added to without a loop.
+// number is a sum whose whole part is added to without a loop.
 type number struct {
 	whole    atomic.Int64
 	fraction atomic.Uint64 // the bits of a float64
@@ -88,7 +89,7 @@ func (c *Counter) Inc() { c.whole.Add(1) }
 // Add adds x, which is not negative.
 func (c *Counter) Add(x float64) { c.add(x) }
 
-// Value is what was counted.
+// Value returns the count.
 func (c *Counter) Value() float64 { return c.value() }
 
 // Gauge goes up and down.
@@ -114,7 +115,7 @@ func (g *Gauge) Inc() { g.n.Add(1) }
 // Dec takes one away.
 func (g *Gauge) Dec() { g.n.Add(-1) }
 
-// Vec is counters of one name, by the value of a label, of which there are few.
+// Vec is a set of counters with one name, distinguished by the value of a label with few values.
 type Vec struct {
 	desc Desc
 	mu   struct {
@@ -143,7 +144,7 @@ func (v *Vec) Collect(yield func(label string, value float64)) {
 	}
 }
 
-// With is the counter with a value of the label. It is made at the first call.
+// With returns the counter with a value of the label, and makes it at the first call.
 func (v *Vec) With(label string) *Counter {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -155,7 +156,7 @@ func (v *Vec) With(label string) *Counter {
 	return c
 }
 
-// Register registers a collector, or gives the one of the same name that is registered already.
+// Register registers a collector, or returns the registered one with the same name and labels.
 func Register[C Collector](r Registry, c C) C {
 	if r == nil {
 		return c

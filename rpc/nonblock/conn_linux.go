@@ -13,37 +13,37 @@ import (
 	"unsafe"
 )
 
-// most bounds what one call copies: it takes some ten microseconds, in which the processor's
-// goroutines wait, and a collection of garbage that begins.
+// most bounds the bytes that one call copies, which takes some ten microseconds. In that time other
+// goroutines of the processor wait, and so does a garbage collection that begins.
 const most = 64 << 10
 
-// Conn is a TCP connection with such reads and writes. It is safe for concurrent use as far as a
-// net.Conn is.
+// Conn is a TCP connection with such reads and writes. It is as safe for concurrent use as a
+// net.Conn.
 type Conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out transfer
-	// waited: the last Read had to wait.
+	// waited is set if the last Read had to wait.
 	waited atomic.Bool
 }
 
-// Waited says whether the last Read had to wait for what it has read.
+// Waited reports whether the last Read had to wait for data.
 func (c *Conn) Waited() bool { return c.waited.Load() }
 
 // transfer is one direction of a connection.
 type transfer struct {
 	mu sync.Mutex
-	// try does what it can of the call that has mu, and says whether that is over.
+	// try does what it can of the call that has mu, and reports whether the call is complete.
 	try func(fd uintptr) bool
-	// left is what it has still to read into, or to write. done is how much it has transferred, errno
-	// why no more; waits: it had to wait.
+	// left is the rest of the buffer to read into, or to write. done counts the bytes transferred,
+	// errno is the error that stopped it; waits is set if it had to wait.
 	left  []byte
 	done  int
 	errno syscall.Errno
 	waits bool
 }
 
-// New makes a connection of a TCP connection, which is not to be used beside it.
+// New wraps a TCP connection, which must not be used by itself afterwards.
 func New(tcp *net.TCPConn) *Conn {
 	c := &Conn{TCPConn: tcp}
 	raw, err := tcp.SyscallConn()
@@ -76,7 +76,7 @@ func (t *transfer) write(fd uintptr) bool {
 	return true
 }
 
-// call does one system call with a buffer that is not empty. errno is 0 if it succeeded.
+// call makes one system call with a non-empty buffer. errno is 0 if it succeeded.
 func call(number, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	for {
 		r, _, errno := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))),
@@ -91,7 +91,7 @@ func call(number, fd uintptr, b []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// begin begins a call, whose end unlocks mu.
+// begin begins a call, which unlocks mu at its end.
 func (t *transfer) begin(b []byte) {
 	t.mu.Lock()
 	t.left, t.done, t.errno, t.waits = b, 0, 0, false
@@ -143,7 +143,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// failed is an error as package net has it.
+// failed returns an error in the form of package net.
 func (c *Conn) failed(operation string, err error) error {
 	var inner *net.OpError
 	if errors.As(err, &inner) {
@@ -153,8 +153,8 @@ func (c *Conn) failed(operation string, err error) error {
 		Err: err}
 }
 
-// Write writes what can be written to a non-blocking socket without waiting. The error is the
-// system's; EAGAIN: there is no room.
+// Write writes as much as a non-blocking socket takes without waiting. The error is the system's;
+// EAGAIN: there is no room.
 func Write(fd uintptr, b []byte) (n int, err error) {
 	if len(b) == 0 || len(b) > most {
 		return syscall.Write(int(fd), b)

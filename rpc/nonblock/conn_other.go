@@ -10,5 +10,5 @@ type Conn struct{ *net.TCPConn }
 // New makes a connection of a TCP connection.
 func New(tcp *net.TCPConn) *Conn { return &Conn{tcp} }
 
-// Waited says whether the last Read had to wait for what it has read, which is not known here: yes.
+// Waited reports whether the last Read had to wait. That is unknown here, so it returns true.
 func (c *Conn) Waited() bool { return true }

@@ -4,8 +4,8 @@ package nonblock
 
 import "syscall"
 
-// Write writes what can be written to a non-blocking socket without waiting. The error is the
-// system's; EAGAIN: there is no room.
+// Write writes as much as a non-blocking socket takes without waiting. The error is the system's;
+// EAGAIN: there is no room.
 func Write(fd uintptr, b []byte) (n int, err error) {
 	for {
 		n, err = syscall.Write(int(fd), b)

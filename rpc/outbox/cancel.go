@@ -6,19 +6,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tagCancelled is in the place of a record's tag when its sender has cancelled it before it was
-// sent. No message has such a field, so a reader of the record passes over it.
+// tagCancelled replaces the tag of a record that was cancelled before it was sent. No message has
+// such a field, so a reader skips the record.
 const tagCancelled = 15<<3 | 2
 
-// CancelLocked cancels the request with an id, which lies in a chunk under a tag, and says whether
-// that was possible: a chunk that was given to the connection is out of reach. A request that is
-// cancelled has not been sent, and never will be.
+// CancelLocked cancels the request with an id, which lies in a chunk under a tag, and reports
+// whether that was possible: a chunk that was passed to the connection cannot be changed. A
+// cancelled request has not been sent, and never will be.
 func (o *Outbox) CancelLocked(tag byte, chunk, id uint64) bool {
 	if o.GivenLocked(chunk) {
 		return false
 	}
 	if o.mu.closed {
-		return true // what was pending is dropped
+		return true // pending records were dropped
 	}
 	if chunk-o.mu.first >= uint64(len(o.mu.pending)) {
 		return false
@@ -38,7 +38,8 @@ func (o *Outbox) CancelLocked(tag byte, chunk, id uint64) bool {
 	return false
 }
 
-// requestID is the id of an encoded request. It is the first field, as it has the lowest number.
+// requestID returns the id of an encoded request. It is the first field, as it has the lowest
+// number.
 func requestID(request []byte) uint64 {
 	number, kind, n := protowire.ConsumeTag(request)
 	if n < 0 || number != 1 || kind != protowire.VarintType {

@@ -17,8 +17,8 @@ import (
 // connection, several to a message.
 //
 // Records are marshalled when they are added, into chunks that are exactly the bytes of the
-// message's repeated field: so the caller's object is not kept, the queue's size is known to the
-// byte, and sending is handing chunks over to the connection.
+// message's repeated field. So the caller's object is not kept, the queue's size is known to the
+// byte, and sending only passes chunks to the connection.
 //
 // At most one goroutine at a time sends, the one that has set `sending`.
 //
@@ -35,10 +35,10 @@ import (
 // Rejected: letting the direct sender go on until the queue is empty. Under load it would send for
 // others for as long as there is load, and it could block without looking at its own context.
 //
-// INVARIANT: a record lies within one chunk, so a message may end after any chunk.
-// INVARIANT: after Close has returned, the outbox does not touch the connection.
+// INVARIANT: a record lies within one chunk, so a message may end after any chunk. INVARIANT: after
+// Close has returned, the outbox does not touch the connection.
 type Outbox struct {
-	// woken has room for one token: the goroutine should look.
+	// woken holds a token if the goroutine must look. Capacity 1.
 	woken chan struct{}
 	// stop ends the goroutine.
 	stop     chan struct{}
@@ -51,31 +51,32 @@ type Outbox struct {
 		closed bool
 		// sending is set while a goroutine is sending, without mu.
 		sending bool
-		// partial: the connection has the rest of a message to write before the next.
+		// partial is set if the connection must write the rest of a message before the next one.
 		partial bool
-		// keepalive: one is due, if there is nothing else to send.
+		// keepalive is set if a keepalive is due, unless something else is sent.
 		keepalive bool
-		// idle is made by the goroutine that waits for sending to end.
+		// idle is closed when the sending in progress ends. The goroutine that waits for that makes
+		// it.
 		idle chan struct{}
-		// pending holds chunks to send, oldest first; records are added to the last. bytes is their
-		// length together.
+		// pending holds the chunks to send, oldest first; records are added to the last one. bytes
+		// is their total length.
 		pending []*[]byte
 		bytes   int
-		// unsent is how many bytes the connection was given that are not all written yet.
+		// unsent counts the bytes that the connection has taken and not written yet.
 		unsent int
-		// first numbers pending[0]: chunks below it have been given to the connection.
+		// first is the number of pending[0]: chunks below it have been passed to the connection.
 		first uint64
-		// tail is an encoded record that ends the next message; setting it anew replaces it. tailNumber
-		// is that of the last one.
+		// tail is an encoded record that ends the next message. Setting it replaces the one before.
+		// tailNumber is the number of the last one.
 		tail       []byte
 		tailNumber uint64
-		// sent counts messages; last is when the last one was.
+		// sent counts messages; last is the time of the last one.
 		sent uint64
 		last time.Time
 	}
 
-	// chunks and parts are what is being sent. They belong to the goroutine that sends: takeLocked
-	// fills them, and send empties them without mu.
+	// chunks and parts hold the message that is being sent. They belong to the sending goroutine:
+	// takeLocked fills them, and send empties them without mu.
 	chunks []*[]byte
 	parts  [][]byte
 }
@@ -96,7 +97,7 @@ type Conn interface {
 var _ Conn = (*transport.Conn)(nil)
 
 const (
-	// firstChunk is the capacity of a message's first chunk, nextChunk of further ones.
+	// firstChunk is the capacity of a message's first chunk, nextChunk that of further ones.
 	firstChunk = 4 << 10
 	nextChunk  = 32 << 10
 	// LargeRecord is the size from which a record is marshalled outside the lock, into a chunk of
@@ -105,64 +106,64 @@ const (
 	// MaxFrame ends a message at the next chunk boundary. It bounds how long one message keeps the
 	// others waiting; a single record may be larger.
 	MaxFrame = 1 << 20
-	// DirectPause is how long a connection must have been quiet for a message to be sent at once by
-	// the goroutine that has it. If there was one just before, others are about to follow, and go
-	// together.
+	// DirectPause is how long a connection must have been quiet for a goroutine to send its message
+	// itself, at once. After a recent message others are likely to follow, and are sent together.
 	DirectPause = 50 * time.Microsecond
 )
 
-// ErrClosed is the error of a record that is added when the outbox has closed.
+// ErrClosed is the error of adding a record to a closed outbox.
 var ErrClosed = errors.New("stream is closed")
 
-// New makes an outbox, whose goroutine its owner starts (Run). progress, if not nil, is
-// called with the lock held when a message has been sent or the outbox has closed: fewer bytes wait
+// New returns an outbox. The owner starts its goroutine (Run). progress, if not nil, is called with
+// the lock held when a message has been sent or the outbox has closed, so that fewer bytes wait
 // than before.
 func New(progress func()) *Outbox {
 	return &Outbox{woken: make(chan struct{}, 1), stop: make(chan struct{}), progress: progress}
 }
 
-// Lock takes the lock of the outbox, under which its owner keeps what belongs to the records.
+// Lock takes the outbox's lock, which also guards its owner's state of the records.
 func (o *Outbox) Lock() { o.mu.Lock() }
 
 // Unlock releases the lock. After adding use UnlockAndSend.
 func (o *Outbox) Unlock() { o.mu.Unlock() }
 
-// PendingLocked is how many bytes wait to be given to the connection.
+// PendingLocked returns how many bytes wait to be passed to the connection.
 func (o *Outbox) PendingLocked() int { return o.mu.bytes }
 
-// UnsentLocked is how many bytes the connection was given that are not all written yet.
+// UnsentLocked returns how many bytes the connection has taken and not written yet.
 func (o *Outbox) UnsentLocked() int { return o.mu.unsent }
 
-// ClosedLocked says that nothing is added or sent any more.
+// ClosedLocked reports that nothing is added or sent any more.
 func (o *Outbox) ClosedLocked() bool { return o.mu.closed }
 
-// SendingLocked says that a goroutine is sending.
+// SendingLocked reports that a goroutine is sending.
 func (o *Outbox) SendingLocked() bool { return o.mu.sending }
 
-// GivenLocked says that a chunk was given to the connection.
+// GivenLocked reports that a chunk was passed to the connection.
 func (o *Outbox) GivenLocked(chunk uint64) bool { return chunk < o.mu.first }
 
-// WrittenLocked says that a chunk, and all that was sent before it and with it, has been written to
-// the socket.
+// WrittenLocked reports that a chunk, and all that was sent before it and with it, has been written
+// to the socket.
 func (o *Outbox) WrittenLocked(chunk uint64) bool {
 	return !o.mu.sending && !o.mu.partial && chunk < o.mu.first
 }
 
-// SetTailLocked has an encoded record end the next message, in place of one with a lower number.
+// SetTailLocked sets the encoded record that ends the next message. It replaces one with a lower
+// number.
 func (o *Outbox) SetTailLocked(tail []byte, number uint64) {
 	if !o.mu.closed && number >= o.mu.tailNumber {
 		o.mu.tail, o.mu.tailNumber = tail, number
 	}
 }
 
-// Messages is how many messages were given to the connection.
+// Messages returns how many messages were passed to the connection.
 func (o *Outbox) Messages() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.sent
 }
 
-// Attach gives the outbox its connection, and sends what has gathered.
+// Attach sets the connection, and sends what has gathered.
 func (o *Outbox) Attach(conn Conn) {
 	o.mu.Lock()
 	o.mu.conn = conn
@@ -178,7 +179,8 @@ func (o *Outbox) KeepAlive() {
 	o.Wake()
 }
 
-// idleLocked gives what is closed when the sending in progress ends; nil if there is none.
+// idleLocked returns a channel that is closed when the sending in progress ends; nil if nothing is
+// being sent.
 func (o *Outbox) idleLocked() <-chan struct{} {
 	if !o.mu.sending {
 		return nil
@@ -197,8 +199,9 @@ func (o *Outbox) Run() {
 		case <-o.stop:
 			return
 		}
-		// Goroutines that are about to add go first: the woken one would otherwise run before all
-		// others that are ready, and with 64 callers send two records to a message instead of twenty.
+		// Let goroutines that are about to add run first: the woken goroutine would otherwise run
+		// before all others that are ready, and with 64 callers send two records per message
+		// instead of twenty.
 		runtime.Gosched()
 		o.mu.Lock()
 		for o.readyLocked() {
@@ -212,7 +215,7 @@ func (o *Outbox) Run() {
 	}
 }
 
-// Close ends sending. What is pending is dropped. It waits for a send in progress, so the
+// Close stops sending, and drops pending records. It waits for a send in progress, so the
 // connection must be ending, or flowing. The goroutine ends soon after.
 func (o *Outbox) Close() {
 	o.mu.Lock()
@@ -240,7 +243,7 @@ func (o *Outbox) CloseLocked() {
 	}
 }
 
-// AddLocked marshals one record with its field tag. It gives the number of its chunk.
+// AddLocked marshals one record with its field tag. It returns the number of its chunk.
 func (o *Outbox) AddLocked(tag byte, r Record, size int) (chunk uint64, err error) {
 	if o.mu.closed {
 		return 0, ErrClosed
@@ -300,8 +303,8 @@ func (o *Outbox) lastWithRoomLocked(total int) *[]byte {
 	return chunk
 }
 
-// recordSize is the length of a record of the given size with its tag and length prefix. All tags
-// are one byte.
+// recordSize is the length of a record of a size, with its tag and length prefix. All tags are one
+// byte.
 func recordSize(size int) int { return 1 + wire.VarintSize(uint64(size)) + size }
 
 // Encode encodes one record with its field tag, for SetTailLocked.
@@ -324,9 +327,8 @@ func putRecord(b []byte, tag byte, r Record, size int) error {
 	return nil
 }
 
-// UnlockAndSend releases the lock after adding, and sees to it that what was added is sent. direct
-// says that the caller's record is worth a message of its own, because no other is likely to be
-// added soon.
+// UnlockAndSend releases the lock after adding, and has the added records sent. direct says that
+// the caller's record is worth a message of its own, because no other is likely to be added soon.
 func (o *Outbox) UnlockAndSend(direct bool) {
 	if !o.readyLocked() {
 		o.mu.Unlock()
@@ -348,13 +350,13 @@ func (o *Outbox) UnlockAndSend(direct bool) {
 	}
 }
 
-// QuietLocked says that a message is worth sending at once, however many others may come: it costs
-// one system call, and there was none just before.
+// QuietLocked reports that a message is worth sending at once, however many others may come: it
+// costs one system call, and none was made just before.
 func (o *Outbox) QuietLocked() bool {
 	return !o.mu.last.IsZero() && time.Since(o.mu.last) >= DirectPause
 }
 
-// Wake has the outbox's goroutine look for something to send.
+// Wake wakes the outbox's goroutine.
 func (o *Outbox) Wake() {
 	select {
 	case o.woken <- struct{}{}:
@@ -367,17 +369,17 @@ func (o *Outbox) readyLocked() bool {
 		(o.mu.bytes > 0 || o.mu.tail != nil || o.mu.partial || o.mu.keepalive)
 }
 
-// A goroutine that sends does so in three steps: takeLocked, send without mu, sentLocked.
+// A goroutine sends in three steps: takeLocked, send without mu, sentLocked.
 
-// outgoing is one message, or what is left of the last one: the parts are the outbox's.
+// outgoing is one message, or the rest of the last one. The parts belong to the outbox.
 type outgoing struct {
 	conn Conn
-	// partial: the connection has the rest of a message to write first.
+	// partial is set if the connection must write the rest of a message first.
 	partial bool
 }
 
-// send sends what takeLocked has taken, without mu. A direct send does not block; done says whether
-// all of it was written.
+// send sends a message taken by takeLocked, without mu. A direct send does not block; done reports
+// whether all of the message was written.
 func (o *Outbox) send(m outgoing, direct bool) (done bool, err error) {
 	done = true
 	switch {
@@ -396,8 +398,8 @@ func (o *Outbox) send(m outgoing, direct bool) (done bool, err error) {
 	return done, err
 }
 
-// sentLocked ends the sending that takeLocked began. A connection that takes no more messages is
-// over, and so is the outbox: its owner hears of it from the receiving half.
+// sentLocked ends the sending that takeLocked began. If the connection takes no more messages, it
+// is over, and so is the outbox: its owner learns that from the receiving half.
 func (o *Outbox) sentLocked(done bool, err error) {
 	o.mu.last = time.Now()
 	o.mu.sending = false
@@ -418,8 +420,8 @@ func (o *Outbox) sentLocked(done bool, err error) {
 	}
 }
 
-// takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue for a send, which it
-// begins: from now on no other goroutine sends.
+// takeLocked moves the oldest chunks, up to maxFrame bytes, out of the queue, and begins a send:
+// until sentLocked no other goroutine sends.
 func (o *Outbox) takeLocked() outgoing {
 	if invariants.Enabled {
 		invariants.Check(!o.mu.sending && !o.mu.closed && o.mu.conn != nil,
@@ -457,7 +459,7 @@ func (o *Outbox) takeLocked() outgoing {
 	return m
 }
 
-// checkInvariantsLocked checks what is counted of the queue against the queue.
+// checkInvariantsLocked checks the counts of the queue.
 func (o *Outbox) checkInvariantsLocked() {
 	bytes := 0
 	for _, chunk := range o.mu.pending {

@@ -15,10 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// A peer's connection begins with a hello that names both hosts, and its gRPC streams with
-// metadata that says the same. A message that was meant for another cluster, or another host (an
-// address that was given to a new machine, an old configuration), is refused before its first byte
-// is read.
+// A peer's connection begins with a hello that names both hosts, and its gRPC streams carry the
+// same names as metadata. If a message is meant for another cluster or another host (an address
+// that was given to a new machine, an old configuration), the connection is refused before its
+// first byte is read.
 const (
 	realmKey   = "tidemark-realm"
 	clusterKey = "tidemark-cluster"
@@ -26,7 +26,7 @@ const (
 	toKey      = "tidemark-to"
 )
 
-// identityTo is what this host calls itself and another one, and the address of that one.
+// identityTo returns the identity for a connection to another host, and that host's address.
 func (t *Transport) identityTo(host uint64) (id identity, address string, err error) {
 	id = identity{t.config.Realm, t.config.Cluster(), t.config.Self, host}
 	if id.cluster == 0 {
@@ -39,7 +39,7 @@ func (t *Transport) identityTo(host uint64) (id identity, address string, err er
 	return id, address, nil
 }
 
-// connect gives the gRPC connection to a host, and ctx with the identity for a stream to it.
+// connect returns the gRPC connection to a host, and ctx with the identity for a stream to it.
 func (t *Transport) connect(ctx context.Context,
 	host uint64) (context.Context, *grpc.ClientConn, error) {
 	id, address, err := t.identityTo(host)
@@ -58,7 +58,7 @@ func (t *Transport) connect(ctx context.Context,
 	), conn, nil
 }
 
-// identityOf reads the metadata of a stream. What is missing or not valid is 0, or empty.
+// identityOf reads the metadata of a stream. Missing or invalid fields are 0, or empty.
 func identityOf(ctx context.Context) (id identity) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	one := func(key string) string {
@@ -77,8 +77,8 @@ func identityOf(ctx context.Context) (id identity) {
 	return identity{one(realmKey), number(clusterKey, 16), number(fromKey, 10), number(toKey, 10)}
 }
 
-// accept says why a connection with an identity is not for the transport; nil if it is. A nil
-// transport is of no realm that this server has.
+// accept returns an error if a connection with an identity is not for this transport. A nil
+// transport stands for a realm that this server does not have.
 func (t *Transport) accept(id identity) error {
 	if t == nil {
 		return status.Errorf(codes.NotFound,
@@ -108,13 +108,13 @@ func (t *Transport) accept(id identity) error {
 	return nil
 }
 
-// identity says which host speaks to which, in which realm of which cluster.
+// identity names the two hosts of a connection, the cluster and the realm.
 type identity struct {
 	realm             string
 	cluster, from, to uint64
 }
 
-// Hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
+// hello encodes the identity: three numbers of eight bytes, little endian, and the realm.
 func (i identity) hello() []byte {
 	b := []byte{wire.HelloPeer}
 	for _, number := range []uint64{i.cluster, i.from, i.to} {
@@ -123,7 +123,7 @@ func (i identity) hello() []byte {
 	return append(b, i.realm...)
 }
 
-// parseIdentity decodes what hello encodes, but for the first byte.
+// parseIdentity decodes the result of hello without its first byte.
 func parseIdentity(b []byte) (identity, error) {
 	const numbers = 3 * 8
 	if len(b) < numbers {

@@ -14,12 +14,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// maxIncoming bounds the message streams that one transport receives. Each peer has one for each
-// class, and for a moment two when it reconnects.
+// maxIncoming bounds the message streams that one transport receives. Each peer has one per class,
+// and for a moment two when it reconnects.
 const maxIncoming = 1024
 
-// Serve serves the connection of a peer until it ends: the hello, without its first byte, says
-// which of a server's realms it is for. accepted is called when the hello has been accepted.
+// Serve serves the connection of a peer until it ends. The hello, without its first byte, names the
+// realm of the server that it is for. accepted is called when the hello has been accepted.
 func Serve(conn *transport.Conn, hello []byte, realm func(name string) *Transport,
 	accepted func()) {
 	id, err := parseIdentity(hello)
@@ -46,7 +46,7 @@ func (t *Transport) serve(conn *transport.Conn, from uint64) {
 	if conn.Accept() != nil {
 		return
 	}
-	// Nothing but keepalives is sent.
+	// This side sends only keepalives.
 	out := outbox.New(nil)
 	out.Attach(conn)
 	var sender sync.WaitGroup
@@ -61,7 +61,7 @@ func (t *Transport) serve(conn *transport.Conn, from uint64) {
 	conn.End(err)
 }
 
-// errTransportClosed is what peers hear of a transport that has closed.
+// errTransportClosed ends the connections of a transport that has closed.
 var errTransportClosed = status.Error(codes.Unavailable, "this server is closing")
 
 // drainTimeout bounds how long a connection that is over waits for the message that is being sent.
@@ -87,7 +87,7 @@ func (t *Transport) release() {
 	t.mu.incoming--
 }
 
-// receive receives until the connection ends, and gives the reason.
+// receive receives until the connection ends, and returns the reason.
 func (t *Transport) receive(conn *transport.Conn, from uint64) error {
 	for {
 		message, err := conn.Receive()
@@ -105,7 +105,7 @@ func (t *Transport) receive(conn *transport.Conn, from uint64) error {
 	}
 }
 
-// handle hands a batch over, unless the transport is closed.
+// handle passes a batch to the handler, unless the transport is closed.
 func (t *Transport) handle(from uint64, batch *peerpb.MessageBatch) error {
 	t.metrics.received.Add(float64(len(batch.Messages)))
 	if !t.enter() {
@@ -119,11 +119,11 @@ func (t *Transport) handle(from uint64, batch *peerpb.MessageBatch) error {
 // snapshotServer serves the Peer service, which carries snapshots.
 type snapshotServer struct {
 	peerpb.UnimplementedPeerServer
-	// realm gives the transport of a realm; nil if there is none.
+	// realm returns the transport of a realm; nil if there is none.
 	realm func(name string) *Transport
 }
 
-// NewSnapshotServer makes the Peer service of a server that has the transports of several realms.
+// NewSnapshotServer returns the Peer service of a server that has the transports of several realms.
 func NewSnapshotServer(realm func(name string) *Transport) peerpb.PeerServer {
 	return &snapshotServer{realm: realm}
 }

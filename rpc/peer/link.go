@@ -18,21 +18,20 @@ import (
 )
 
 const (
-	// openTimeout bounds one attempt to open a stream to a peer. Meanwhile messages are queued.
+	// openTimeout bounds one attempt to open a stream to a peer. Messages are queued meanwhile.
 	openTimeout = 2 * time.Second
-	// After a failed attempt a link drops what it is given for a while: reopenBase, doubled with
-	// each failure in a row, at most reopenCap; each with ±25 % of jitter.
+	// After a failed attempt a link drops all messages for a while: reopenBase, doubled with each
+	// failure in a row, at most reopenCap; each with ±25 % of jitter.
 	reopenBase = 20 * time.Millisecond
 	reopenCap  = time.Second
-	// missingAfter is for how long a peer may be out of reach before the log says so: while servers
-	// start and restart it is normal.
+	// missingAfter is how long a peer may be unreachable before the log says so: while servers
+	// start and restart that is normal.
 	missingAfter = 10 * time.Second
-	// unacknowledgedLimit is how long bytes that are written to a peer may go unacknowledged by its
-	// kernel.
+	// unacknowledgedLimit is how long bytes written to a peer may go unacknowledged by its kernel.
 	unacknowledgedLimit = 2 * time.Second
 )
 
-// The field numbers and wire types of what an outbox holds.
+// The field numbers and wire types of the records in an outbox.
 const (
 	tagMessages = 1<<3 | 2 // MessageBatch.messages
 	tagPing     = 2<<3 | 2 // MessageBatch.ping
@@ -47,14 +46,15 @@ type link struct {
 
 	mu struct {
 		sync.Mutex
-		// stream is nil while there is none: until the first message, and after a failure.
+		// stream is nil before the first message, and after a failure.
 		stream *stream
-		// backoff is after attempts that failed in a row.
+		// backoff is the pause after failed attempts.
 		backoff client.Backoff
-		// since is when the first of those failures was; missing: the log has been told.
+		// since is when the first of those failures happened. missing is set when the log has been
+		// told.
 		since   time.Time
 		missing bool
-		// reported: HandleUnreachable was told about this backoff.
+		// reported is set when HandleUnreachable was called for this pause.
 		reported bool
 	}
 }
@@ -63,20 +63,21 @@ type link struct {
 type stream struct {
 	link *link
 	out  *outbox.Outbox
-	// lastSend is guarded by out.mu, and so is counted: how many bytes of the transport's queued are
-	// this stream's.
+	// lastSend and counted are guarded by out.mu. counted is this stream's part of the transport's
+	// queued.
 	lastSend time.Time
 	counted  int64
 }
 
-// countLocked counts what waits to be sent.
+// countLocked updates the count of bytes that wait to be sent.
 func (s *stream) countLocked() {
 	now := int64(s.out.PendingLocked())
 	s.link.transport.queued.Add(now - s.counted)
 	s.counted = now
 }
 
-// open gives the current stream, and begins a new one if there is none and it is time. nil: drop.
+// open returns the current stream, and opens one if there is none and the pause is over. nil: drop
+// the message.
 func (l *link) open() *stream {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +101,7 @@ func (l *link) open() *stream {
 	return s
 }
 
-// send queues messages, and a ping if there is one.
+// send queues messages, and a ping unless it is nil.
 func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	s := l.open()
 	if s == nil {
@@ -121,10 +122,10 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 			(s.out.PendingLocked()+size > config.MaxQueueBytes ||
 				l.class != ClassControl &&
 					l.transport.queued.Load()+int64(bytes+size) > config.MaxQueuesBytes) {
-			continue // A smaller one behind it may fit. Raft copes with gaps.
+			continue // A smaller message behind it may fit. Raft copes with gaps.
 		}
 		if _, err := s.out.AddLocked(tagMessages, m, size); err != nil {
-			break // The stream has failed, and will report so.
+			break // the stream has failed, and will report that
 		}
 		sent++
 		bytes += size
@@ -149,7 +150,7 @@ func (l *link) send(ping *peerpb.HostPing, msgs []*peerpb.RaftMessage) {
 	}
 }
 
-// record is an encoded ping, which ends a message; nil if there is no ping.
+// record encodes a ping, which ends a message; nil if there is no ping.
 func (l *link) record(p *peerpb.HostPing) []byte {
 	if p == nil {
 		return nil
@@ -162,7 +163,7 @@ func (l *link) record(p *peerpb.HostPing) []byte {
 	return tail
 }
 
-// kick releases the outbox's lock and has it send.
+// kick releases the outbox's lock and has the queue sent.
 func (s *stream) kick() {
 	now := time.Now()
 	direct := now.Sub(s.lastSend) >= outbox.DirectPause
@@ -170,7 +171,7 @@ func (s *stream) kick() {
 	s.out.UnlockAndSend(direct)
 }
 
-// run opens the stream and waits for its end. The caller of enter has counted it.
+// run opens the stream and waits for its end. The caller of enter has counted this goroutine.
 func (s *stream) run() {
 	l := s.link
 	t := l.transport
@@ -212,7 +213,7 @@ func (s *stream) serve(ctx context.Context, sender *sync.WaitGroup) error {
 	conn.Watch(wire.ClientSilence, s.out.KeepAlive)
 	s.out.Attach(conn)
 	sender.Go(s.out.Run)
-	// Nothing comes from the other side but the end.
+	// The other side sends nothing, so Receive returns only at the end.
 	if _, err = conn.Receive(); err == nil {
 		return errors.New("the peer sent a message on the stream of this host")
 	}
@@ -234,7 +235,7 @@ func (l *link) opened() {
 		"class", l.class.String(), "after_failures", failures)
 }
 
-// failed gives the stream up, and begins the backoff.
+// failed ends the stream, and begins the pause.
 func (l *link) failed(err error) {
 	closing := l.transport.ctx.Err() != nil
 	l.mu.Lock()
@@ -246,7 +247,7 @@ func (l *link) failed(err error) {
 	}
 	l.mu.reported = true
 	failures, missing := l.mu.backoff.Failures, now.Sub(l.mu.since)
-	// One class speaks for all: pings go out all the time.
+	// Only one class reports for all: pings are sent all the time.
 	tell := l.class == ClassControl && !l.mu.missing && missing >= missingAfter
 	l.mu.missing = l.mu.missing || tell
 	l.mu.Unlock()

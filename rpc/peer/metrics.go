@@ -2,7 +2,7 @@ package peer
 
 import "github.com/tidemarkdb/tidemark/rpc/metric"
 
-// metrics are a PeerTransport's.
+// metrics are the metrics of a Transport.
 type metrics struct {
 	classes                              [classes]*linkCounters
 	received                             *metric.Counter
@@ -12,7 +12,7 @@ type metrics struct {
 	receivedBytes                        *metric.Counter
 }
 
-// linkCounters are those of all links of a class.
+// linkCounters count the traffic of all links of a class.
 type linkCounters struct{ messages, bytes, dropped, streams *metric.Counter }
 
 func newMetrics(r metric.Registry, realm string) *metrics {

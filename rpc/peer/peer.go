@@ -13,18 +13,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// Class separates traffic that must not wait for one another: each has a stream of its own.
+// Class separates kinds of traffic that must not wait for one another: each class has a stream of
+// its own.
 type Class int
 
 const (
-	// ClassConsensus carries appends, votes and everything else of Raft.
+	// ClassConsensus carries appends, votes and all other messages of Raft.
 	ClassConsensus Class = iota
-	// ClassControl carries pings and heartbeats: small, and wanted at once.
+	// ClassControl carries pings and heartbeats, which are small and urgent.
 	ClassControl
 	classes
 )
 
-// String gives the name of the class in logs and metrics.
+// String returns the name of the class in logs and metrics.
 func (c Class) String() string {
 	switch c {
 	case ClassConsensus:
@@ -35,37 +36,37 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Handler receives what peers send. Its methods are called from the transport's goroutines,
+// Handler receives the messages of peers. Its methods are called from the transport's goroutines,
 // never from within a method of the transport.
 type Handler interface {
-	// HandleMessages takes over a batch; its byte slices alias one buffer that is the batch's own.
+	// HandleMessages takes ownership of a batch, whose byte slices alias one buffer of its own.
 	// Batches of one host and class come one at a time and in order, except that around a reconnect
-	// one of the old stream may come beside one of the new. It may block for a moment, which slows
-	// the sender down.
+	// a batch of the old stream may come at the same time as one of the new. It may block for a
+	// moment, which slows the sender down.
 	HandleMessages(from uint64, b *peerpb.MessageBatch)
-	// HandleUnreachable says that messages to the host were, or may have been, lost. It may come
-	// often.
+	// HandleUnreachable reports that messages to the host were, or may have been, lost. It may be
+	// called often.
 	HandleUnreachable(host uint64)
-	// HandleRefused says that a connection to the host was refused, which is what a machine does
-	// where no process listens. It may be wrong, and come often.
+	// HandleRefused reports that a connection to the host was refused, as a machine does where no
+	// process listens. It may be wrong, and may be called often.
 	HandleRefused(host uint64)
-	// HandleSnapshot reads one snapshot. A nil error means accepted, for which it must have read r
-	// to io.EOF: only that proves it whole. Anything wrong with the stream comes as another error
-	// from r. r must not be used after return.
+	// HandleSnapshot reads one snapshot. A nil error means accepted; then it must have read r to
+	// io.EOF, because only that proves the snapshot complete. If the stream breaks, r returns
+	// another error. r must not be used after return.
 	HandleSnapshot(ctx context.Context, from uint64, h *peerpb.SnapshotHeader, r io.Reader) error
 }
 
-// Config configures a PeerTransport.
+// Config configures a Transport.
 type Config struct {
-	// Realm keeps hosts apart that share one server: data nodes and core members.
+	// Realm separates hosts that share one server: data nodes and core members.
 	Realm string
 	// Self is this host's id in the realm.
 	Self uint64
-	// Cluster gives the cluster id, 0 while it is not known: then nothing is sent or received.
+	// Cluster returns the cluster id, 0 while it is unknown: then nothing is sent or received.
 	Cluster func() uint64
-	// Resolve gives the address of a host. It must not block.
+	// Resolve returns the address of a host. It must not block.
 	Resolve func(host uint64) (addr string, ok bool)
-	// Dialer is not closed by the transport.
+	// Dialer makes the connections. The transport does not close it.
 	Dialer  *client.Dialer
 	Handler Handler
 	// Logger is nil for none, Registry nil for no metrics.
@@ -75,17 +76,18 @@ type Config struct {
 	SnapshotBytesPerSecond int64
 	// MaxSnapshots bounds the snapshots sent at a time, and those received at a time (default 4).
 	MaxSnapshots int
-	// MaxQueuesBytes bounds what waits to be sent to all hosts together, but for ClassControl (default
-	// 256 MiB). A single message passes if nothing waits for its host and class.
+	// MaxQueuesBytes bounds the bytes that wait to be sent to all hosts together, except in
+	// ClassControl (default 256 MiB). A message is always accepted if nothing waits for its host
+	// and class.
 	MaxQueuesBytes int64
-	// MaxQueueBytes bounds what waits to be sent, per host and class (default 16 MiB, or a quarter of
-	// MaxQueuesBytes if that is less: a host that takes nothing leaves room for others). A single
-	// larger message passes.
+	// MaxQueueBytes bounds the bytes that wait to be sent, per host and class (default 16 MiB, or a
+	// quarter of MaxQueuesBytes if that is less, so that a host that reads nothing leaves room for
+	// others). A single larger message is accepted.
 	MaxQueueBytes int
 }
 
-// Transport carries Raft messages and snapshots between this host and the others of its realm.
-// Both directions: it sends over its Dialer, and receives what Server.ServePeers brings it.
+// Transport carries Raft messages and snapshots between this host and the others of its realm. It
+// sends over its Dialer, and receives from the connections that Server.ServePeers passes to it.
 type Transport struct {
 	config  Config
 	metrics *metrics
@@ -94,13 +96,14 @@ type Transport struct {
 	cancel context.CancelFunc
 	// work counts goroutines and handler calls; Close waits for them.
 	work sync.WaitGroup
-	// sendSlots and receiveSlots bound the snapshots; holding a token is sending, receiving.
+	// sendSlots and receiveSlots bound the snapshots: each snapshot that is sent or received holds
+	// a token.
 	sendSlots    chan struct{}
 	receiveSlots chan struct{}
 	snapshots    *admission.Pacer
-	// queued is how many bytes wait to be sent to all hosts.
+	// queued counts the bytes that wait to be sent to all hosts.
 	queued atomic.Int64
-	// unreachable and refused are hosts that the handler is to be told of.
+	// unreachable and refused hold the hosts to report to the handler.
 	unreachable, refused *reports
 
 	mu struct {
@@ -151,8 +154,8 @@ func NewTransport(c Config) *Transport {
 }
 
 // Send queues messages to a host. It never blocks. The messages are marshalled before it returns,
-// and not kept. What does not fit into the host's queue, or comes while the host cannot be reached,
-// is dropped, and HandleUnreachable says so.
+// and not kept. Messages that do not fit into the host's queue, or come while the host is
+// unreachable, are dropped, and HandleUnreachable reports that.
 func (t *Transport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
 	if len(msgs) == 0 {
 		return
@@ -162,16 +165,16 @@ func (t *Transport) Send(host uint64, class Class, msgs []*peerpb.RaftMessage) {
 	}
 }
 
-// Ping queues a liveness ping, and messages of ClassControl beside it, which are treated as Send
-// treats them. A ping that could not be sent yet is replaced by the newer.
+// Ping queues a ping, and messages of ClassControl beside it, which are treated like those of Send.
+// A ping that was not sent yet is replaced by a newer one.
 func (t *Transport) Ping(host uint64, p *peerpb.HostPing, beside []*peerpb.RaftMessage) {
 	if l := t.link(host, ClassControl); l != nil {
 		l.send(p, beside)
 	}
 }
 
-// Close stops everything and waits for it; no method of the handler runs after it. The order of
-// closing the transport, the Dialer and the gRPC server does not matter.
+// Close stops everything and waits for it; no method of the handler runs after it. The transport,
+// the Dialer and the gRPC server may be closed in any order.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	t.mu.closed = true
@@ -180,11 +183,11 @@ func (t *Transport) Close() {
 	t.work.Wait()
 }
 
-// Realm is the realm of the transport's hosts.
+// Realm returns the realm of the transport's hosts.
 func (t *Transport) Realm() string { return t.config.Realm }
 
-// enter begins something that Close must wait for: t.work.Done ends it. false if the transport is
-// closed.
+// enter begins something that Close must wait for: t.work.Done ends it. It returns false if the
+// transport is closed.
 func (t *Transport) enter() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -195,7 +198,7 @@ func (t *Transport) enter() bool {
 	return true
 }
 
-// link gives the link to a host, nil if the transport is closed.
+// link returns the link to a host, nil if the transport is closed.
 func (t *Transport) link(host uint64, class Class) *link {
 	key := linkKey{host, class}
 	t.mu.RLock()

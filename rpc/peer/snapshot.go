@@ -16,25 +16,25 @@ import (
 )
 
 // A snapshot travels as chunks, numbered from 0, each with its checksum; the first carries the
-// header, the last says so. The receiver takes nothing for whole that did not end with the last
-// chunk in its turn: TCP would notice most of what these notice, but a proxy, or a bug in
-// buffering, is not covered by TCP's sums.
+// header, the last is marked. The receiver accepts a snapshot only if it ends with the last chunk
+// in order. TCP detects most of the same errors, but its checksums do not cover a proxy, or a bug
+// in buffering.
 
-// snapshotChunk is the payload of one chunk. It is what is on its way at a time, since a server
-// grants a stream little more than the message that it receives; and with what surrounds it, it has
-// room in a buffer of 1 MiB.
+// snapshotChunk is the payload of one chunk. About one chunk is in flight at a time, because a
+// server grants a stream little more than the message that it receives. With its overhead a chunk
+// fits into a buffer of 1 MiB.
 const snapshotChunk = 1<<20 - 4<<10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrSnapshotRefused is in the chain of the error of a SendSnapshot that reached the host but was
-// not accepted.
+// ErrSnapshotRefused is wrapped by the error of a SendSnapshot that reached the host but was not
+// accepted.
 var ErrSnapshotRefused = errors.New("snapshot refused")
 
 // SendSnapshot sends one snapshot and waits until the host has accepted or refused it. write
 // produces the content; an error of its writer means that the stream is over, and must be returned.
-// The header's cluster and hosts are filled in. At most MaxSnapshots are sent at a time; further
-// calls wait.
+// SendSnapshot fills in the header's cluster and hosts. At most MaxSnapshots are sent at a time;
+// further calls wait.
 func (t *Transport) SendSnapshot(ctx context.Context, host uint64, h *peerpb.SnapshotHeader,
 	write func(io.Writer) error) error {
 	if !t.enter() {
@@ -75,14 +75,14 @@ func (t *Transport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.Sna
 	w := &snapshotWriter{transport: t, stream: stream, ctx: ctx, header: h,
 		buffer: make([]byte, 0, snapshotChunk)}
 	if err := write(w); err != nil && w.err == nil {
-		// The stream is cancelled on return, and the receiver sees it cut short.
+		// Returning cancels the stream, and the receiver sees an incomplete snapshot.
 		return fmt.Errorf("produce it: %w", err)
 	}
 	w.finish()
 	if w.err != nil && !errors.Is(w.err, io.EOF) {
 		return w.err
 	}
-	// If the stream is over already (io.EOF), this says why.
+	// If the stream is over already (io.EOF), this returns the reason.
 	result, err := stream.CloseAndRecv()
 	switch {
 	case err != nil:
@@ -93,7 +93,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, host uint64, h *peerpb.Sna
 	return nil
 }
 
-// snapshotWriter cuts what is written into chunks.
+// snapshotWriter divides the content into chunks.
 type snapshotWriter struct {
 	transport *Transport
 	stream    peerpb.Peer_SnapshotClient
@@ -123,7 +123,7 @@ func (w *snapshotWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// paceSnapshot waits until so many bytes of snapshots may flow.
+// paceSnapshot waits until that many more bytes of snapshots may be sent.
 func (t *Transport) paceSnapshot(ctx context.Context, n int) error {
 	rate := t.config.SnapshotBytesPerSecond
 	if rate <= 0 {
@@ -152,7 +152,7 @@ func (w *snapshotWriter) send(last bool) {
 	w.buffer = w.buffer[:0]
 }
 
-// receiveSnapshot is the other side.
+// receiveSnapshot receives a snapshot.
 func (t *Transport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_SnapshotServer,
 	from uint64) error {
 	first, err := stream.Recv()
@@ -175,8 +175,8 @@ func (t *Transport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_Snap
 	}
 	t.metrics.receivingSnapshots.Inc()
 	defer t.metrics.receivingSnapshots.Dec()
-	// A goroutine receives, so that a handler that reads can stop when the transport closes. It
-	// ends with the stream, that is, soon after this method has returned.
+	// A goroutine receives, so that a handler that reads can stop when the transport closes. The
+	// goroutine ends with the stream, soon after this method has returned.
 	chunks := make(chan receivedChunk)
 	go receiveChunks(ctx, stream, chunks)
 	r := newSnapshotReader(ctx, chunks, first)
@@ -195,11 +195,11 @@ func (t *Transport) receiveSnapshot(ctx context.Context, stream peerpb.Peer_Snap
 	return stream.SendAndClose(&peerpb.SnapshotResult{Accepted: true})
 }
 
-// snapshotReader puts chunks together again.
+// snapshotReader joins chunks.
 type snapshotReader struct {
 	ctx    context.Context
 	chunks <-chan receivedChunk
-	// next is the sequence number that must come.
+	// next is the expected sequence number.
 	next uint64
 	data []byte
 	last bool

@@ -112,9 +112,13 @@ type HostPing struct {
 	// of garbage collection; 2: those of garbage collection; 0: none.
 	RoomShare uint32 `protobuf:"varint,14,opt,name=room_share,json=roomShare,proto3" json:"room_share,omitempty"`
 	// With no_room: for how many bytes of other entries the sender has room all the same.
-	RoomBytes     uint64 `protobuf:"varint,15,opt,name=room_bytes,json=roomBytes,proto3" json:"room_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RoomBytes uint64 `protobuf:"varint,15,opt,name=room_bytes,json=roomBytes,proto3" json:"room_bytes,omitempty"`
+	// The number of the receiver's last ping that the sender has heard, and for how many microseconds
+	// the sender has had it: the receiver measures round trips with it. 0: none was heard.
+	Echo           uint64 `protobuf:"varint,16,opt,name=echo,proto3" json:"echo,omitempty"`
+	EchoHeldMicros uint64 `protobuf:"varint,17,opt,name=echo_held_micros,json=echoHeldMicros,proto3" json:"echo_held_micros,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HostPing) Reset() {
@@ -248,6 +252,20 @@ func (x *HostPing) GetRoomShare() uint32 {
 func (x *HostPing) GetRoomBytes() uint64 {
 	if x != nil {
 		return x.RoomBytes
+	}
+	return 0
+}
+
+func (x *HostPing) GetEcho() uint64 {
+	if x != nil {
+		return x.Echo
+	}
+	return 0
+}
+
+func (x *HostPing) GetEchoHeldMicros() uint64 {
+	if x != nil {
+		return x.EchoHeldMicros
 	}
 	return 0
 }
@@ -1008,7 +1026,7 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\x11peerpb/peer.proto\x12\x10tidemark.peer.v1\"y\n" +
 	"\fMessageBatch\x129\n" +
 	"\bmessages\x18\x01 \x03(\v2\x1d.tidemark.peer.v1.RaftMessageR\bmessages\x12.\n" +
-	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xe3\x03\n" +
+	"\x04ping\x18\x02 \x01(\v2\x1a.tidemark.peer.v1.HostPingR\x04ping\"\xa1\x04\n" +
 	"\bHostPing\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x12\n" +
 	"\x04wall\x18\x02 \x01(\x06R\x04wall\x12\x18\n" +
@@ -1030,7 +1048,9 @@ const file_peerpb_peer_proto_rawDesc = "" +
 	"\n" +
 	"room_share\x18\x0e \x01(\rR\troomShare\x12\x1d\n" +
 	"\n" +
-	"room_bytes\x18\x0f \x01(\x04R\troomBytes\"\x89\x01\n" +
+	"room_bytes\x18\x0f \x01(\x04R\troomBytes\x12\x12\n" +
+	"\x04echo\x18\x10 \x01(\x04R\x04echo\x12(\n" +
+	"\x10echo_held_micros\x18\x11 \x01(\x04R\x0eechoHeldMicros\"\x89\x01\n" +
 	"\vSleepingSet\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +

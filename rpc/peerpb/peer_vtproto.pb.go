@@ -105,6 +105,20 @@ func (m *HostPing) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.EchoHeldMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.EchoHeldMicros))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x88
+	}
+	if m.Echo != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Echo))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0x80
+	}
 	if m.RoomBytes != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.RoomBytes))
 		i--
@@ -967,6 +981,12 @@ func (m *HostPing) SizeVT() (n int) {
 	if m.RoomBytes != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.RoomBytes))
 	}
+	if m.Echo != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Echo))
+	}
+	if m.EchoHeldMicros != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.EchoHeldMicros))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -1677,6 +1697,44 @@ func (m *HostPing) UnmarshalVTUnsafe(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.RoomBytes |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 16:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Echo", wireType)
+			}
+			m.Echo = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Echo |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 17:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field EchoHeldMicros", wireType)
+			}
+			m.EchoHeldMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.EchoHeldMicros |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -1,10 +1,10 @@
 // Package porttest gives tests addresses at which their servers can listen.
 //
-// A test that must know an address before its server listens (a member of a core is named to the
-// others first) cannot ask the system for a port by listening at port 0 and closing again: the
-// system may give the same port out a second time, to the test's next question or to an outgoing
-// connection. Ports of this package are below those that systems give out by themselves, and a
-// process gets each of them once.
+// A test that must know an address before its server listens (the other members of a core are told
+// a member's address first) cannot get a port by listening at port 0 and closing again: the system
+// may assign the same port once more, to the test's next request or to an outgoing connection.
+// Ports of this package are below those that systems assign by themselves, and a process gets each
+// of them once.
 package porttest
 
 import (
@@ -16,11 +16,11 @@ import (
 	"testing"
 )
 
-// first is the lowest port that Address gives, and count the number of ports that Address chooses
-// from. Linux gives ports from 32,768 on to outgoing connections, other systems from 49,152 on.
+// first is the lowest port that Address returns, and count the number of ports to choose from.
+// Linux assigns ports from 32,768 on to outgoing connections, other systems from 49,152 on.
 const first, count = 20_000, 12_000
 
-// given are the ports that this process has got.
+// given holds the ports that this process has got.
 var given struct {
 	sync.Mutex
 	ports map[int]bool

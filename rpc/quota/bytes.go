@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
-// Bytes are a number of bytes of memory. Safe for concurrent use.
+// Bytes is a number of bytes of memory that principals share. Safe for concurrent use.
 type Bytes struct {
 	limit, granted int64
 
@@ -15,13 +15,13 @@ type Bytes struct {
 	held  map[string]int64
 }
 
-// NewBytes makes a number of bytes. Each party is granted some: these it may hold whatever its
-// share, as long as there are any.
+// NewBytes returns limit bytes to share. Each principal may hold granted bytes whatever its share,
+// as long as bytes are left.
 func NewBytes(limit, granted int64) *Bytes {
 	return &Bytes{limit: limit, granted: granted, held: make(map[string]int64)}
 }
 
-// Take takes n bytes for a party, and returns false if they are not to be had.
+// Take takes n bytes for a principal. It returns false if they are not available.
 func (b *Bytes) Take(of string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +38,7 @@ func (b *Bytes) Take(of string, n int64) bool {
 	return true
 }
 
-// Force takes n bytes for a party, whether they are to be had or not.
+// Force takes n bytes for a principal, even if they are not available.
 func (b *Bytes) Force(of string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,7 +46,7 @@ func (b *Bytes) Force(of string, n int64) {
 	b.total += n
 }
 
-// Give gives bytes back that the party has taken.
+// Give returns bytes that the principal has taken.
 func (b *Bytes) Give(of string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,13 +60,14 @@ func (b *Bytes) Give(of string, n int64) {
 	}
 }
 
-// Limit is how many bytes there are.
+// Limit returns how many bytes there are.
 func (b *Bytes) Limit() int64 { return b.limit }
 
-// Most is how many bytes a party can take at a time while nobody holds any. It can never take more.
+// Most returns how many bytes a principal can take at a time while nobody holds any. It can never
+// take more.
 func (b *Bytes) Most() int64 { return max(min(b.granted, b.limit), b.limit/2) }
 
-// Held is how many bytes are held.
+// Held returns how many bytes are held.
 func (b *Bytes) Held() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,99 +10,101 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at whether processors are short. The first look at
-	// which they are halves each client's share of the processors, and so does each further one.
+	// lookEvery is the time between two checks whether processors are short. The first check that
+	// finds them short halves each client's share of the processors, and so does each further one.
 	lookEvery = 50 * time.Millisecond
 	// leastShare is the least share of all processors, a fraction. Less would not help the others,
 	// and a client with one request a second still gets its answers.
 	leastShare = 1.0 / 32
-	// shareHolds is how long the share stays as low as it was when processors were short last. To
-	// raise it again means to find out that it was too high, at which others wait for lookEvery:
-	// once in 7 s that is less than one request in 100, so that the 99th percentile is not longer.
+	// shareHolds is how long the share stays low after processors were last short. Each attempt to
+	// raise it may turn out too high, which makes others wait for lookEvery: once in 7 s that
+	// affects less than one request in 100, so the 99th percentile does not grow.
 	shareHolds = 6 * time.Second
-	// shareDoubles is the time in which the share doubles after shareHolds: it is whole in 5 s.
+	// shareDoubles is the time in which the share doubles after shareHolds, so that it is whole
+	// after 5 s.
 	shareDoubles = time.Second
 	// activeFor is how long a client counts as one of several after its last work.
 	activeFor = time.Second
 	// burst is the processor time, on all processors, that a client may use beyond its rate before
-	// it waits. A client that sends now and then never waits.
+	// it waits. A client that sends only now and then never waits.
 	burst = 100 * time.Millisecond
-	// longestWait bounds one wait: a connection that nothing is read from for 3 s is taken for dead.
+	// longestWait bounds one wait: after 3 s without a read the other side takes a connection for
+	// dead.
 	longestWait = 2 * time.Second
-	// longestDelay bounds the sum of waits that a client has ahead: that long after it has stopped,
-	// the client is as good as any other.
+	// longestDelay bounds the sum of a client's future waits: that long after it has stopped, the
+	// client owes nothing.
 	longestDelay = 10 * time.Second
-	// unverifiedPart is the part of the processors, one in so many, that a client gets before it has
-	// had an answer: some 60 connections with TLS in a second, after 6 that are free, for each
+	// unverifiedPart is the part of the processors, one in so many, that a client gets before its
+	// first answer: some 60 connections with TLS in a second, after 6 free ones, for each
 	// processor.
 	unverifiedPart = 50
 	// verifiedFor is how long a client stays verified after its last work.
 	verifiedFor = 10 * time.Minute
-	// maxClients bounds how many clients are known, which is some MiB. One more has a known one
-	// forgotten, whichever: it is unverified then, and owes nothing.
+	// maxClients bounds the clients that are remembered, which takes some MiB. Beyond it an
+	// arbitrary client is forgotten: it is unverified then, and owes nothing.
 	maxClients = 1 << 14
 )
 
 // CPULimiter limits the processor time that each client of a server gets. It has up to three token
-// buckets for a client (golang.org/x/time/rate), whose tokens are nanoseconds of processor time:
+// buckets per client (golang.org/x/time/rate), whose tokens are nanoseconds of processor time:
 //
-//   - penalties, always: for what is useless or harmful. It fills as fast as the processors work.
-//   - trial, until the client is verified, which means that it has had an answer: for all that it
-//     does. It fills at one fiftieth of that.
-//   - fair, while processors are short and several clients are active: for all that each does. It
-//     fills at share of that, which is the same for all clients.
+//   - penalties, always: for useless or harmful work. It fills as fast as the processors work.
+//   - trial, until the client is verified by its first answer: for all its work. It fills at one
+//     fiftieth of that rate.
+//   - fair, while processors are short and several clients are active: for all work of each. It
+//     fills at the part share of that rate, which is the same for all clients.
 //
-// A client whose bucket is empty waits until there is something in it again. A client that does
-// little never waits, and one that does much gets a known part of the processors, over however many
-// connections it comes. One that is alone is not limited, but for penalties and trial.
+// A client whose bucket is empty waits until it has tokens again. A client that does little never
+// waits, and one that does much gets a known part of the processors, over however many connections.
+// A client that is alone is not limited, except for penalties and trial.
 //
-// The share is halved as long as processors are short, stays, and grows back: it is to be tried
-// seldom whether a higher one is enough, as others wait at each trial.
+// The share is halved while processors are short, stays, and grows back. Raising it is tried
+// seldom, because others wait at each attempt.
 //
 // Safe for concurrent use.
 type CPULimiter struct {
-	// processors is how many nanoseconds of processor time there are in a nanosecond.
+	// processors is the number of processors: nanoseconds of processor time per nanosecond.
 	processors float64
 	short      func() bool
-	// limiting: share is below 1.
+	// limiting is set while share is below 1.
 	limiting atomic.Bool
 
 	mu    sync.Mutex
 	share float64
-	// looked is when short was asked last, shortAt when it was so last.
+	// looked is when short was last called, shortAt when it last returned true.
 	looked, shortAt time.Time
 	clients         map[string]*cpuClient
 }
 
-// cpuClient is a client. Guarded by CPULimiter.mu.
+// cpuClient is the state of a client. Guarded by CPULimiter.mu.
 type cpuClient struct {
-	// last is when it has worked last.
+	// last is when the client last worked.
 	last time.Time
 	// trial is nil once the client is verified, fair while nothing is limited.
 	penalties, trial, fair *rate.Limiter
 }
 
-// NewCPULimiter makes a limiter for so many processors. short says whether they were short since it
-// was asked last. It is asked by one goroutine at a time, and must not block.
+// NewCPULimiter returns a limiter for so many processors. short reports whether processors were
+// short since its last call. It is called by one goroutine at a time, and must not block.
 func NewCPULimiter(processors int, short func() bool) *CPULimiter {
 	return &CPULimiter{processors: float64(processors), short: short, share: 1,
 		clients: make(map[string]*cpuClient)}
 }
 
-// bucket makes a full token bucket for a part of the processors.
+// bucket returns a full token bucket for a part of the processors.
 func (l *CPULimiter) bucket(part float64) *rate.Limiter {
 	filled := l.processors * part
 	return rate.NewLimiter(rate.Limit(filled*float64(time.Second)), int(filled*float64(burst)))
 }
 
-// take takes processor time from a bucket, which may owe it then, for no longer than longestDelay.
+// take takes processor time from a bucket, which may go into debt, by no more than longestDelay.
 func take(b *rate.Limiter, d time.Duration, now time.Time) {
 	for left := int(d); left > 0 && delay(b, now) <= longestDelay-burst; left -= b.Burst() {
 		b.ReserveN(now, min(left, b.Burst()))
 	}
 }
 
-// delay is how long it takes until a bucket owes nothing; nil owes nothing.
+// delay returns how long it takes until a bucket has no debt; nil has none.
 func delay(b *rate.Limiter, now time.Time) time.Duration {
 	if b == nil {
 		return 0
@@ -110,12 +112,11 @@ func delay(b *rate.Limiter, now time.Time) time.Duration {
 	return time.Duration(max(-b.TokensAt(now), 0) / float64(b.Limit()) * float64(time.Second))
 }
 
-// Short says whether processors are short, and there are several clients.
+// Short reports whether processors are short while several clients are active.
 func (l *CPULimiter) Short() bool { return l.limiting.Load() }
 
-// Charge charges a client for work, by about how much processor time it takes. It says how long the
-// client has to wait, and whether it is verified: if not, Verify is to be called at its first
-// answer.
+// Charge charges a client for work, by its estimated processor time. It returns how long the client
+// must wait, and whether it is verified: if not, Verify is to be called at its first answer.
 func (l *CPULimiter) Charge(of string, costs time.Duration, now time.Time) (wait time.Duration,
 	verified bool) {
 	l.mu.Lock()
@@ -137,14 +138,14 @@ func (l *CPULimiter) Charge(of string, costs time.Duration, now time.Time) (wait
 	return min(l.delayLocked(c, now), longestWait), c.trial == nil
 }
 
-// Penalize has a client wait for so much processor time more, whether or not processors are short.
+// Penalize charges a client for so much more processor time, whether or not processors are short.
 func (l *CPULimiter) Penalize(of string, d time.Duration, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	take(l.clientLocked(of, now).penalties, d, now)
 }
 
-// Verify notes that a client has had an answer. What it owed before that is forgiven, but for
+// Verify notes that a client has had an answer. Its debt from before is forgiven, except for
 // penalties.
 func (l *CPULimiter) Verify(of string, now time.Time) {
 	l.mu.Lock()
@@ -152,7 +153,7 @@ func (l *CPULimiter) Verify(of string, now time.Time) {
 	l.clientLocked(of, now).trial = nil
 }
 
-// Delay is for how long a client has to wait by now, in one wait or several.
+// Delay returns how long a client must wait by now, in one wait or several.
 func (l *CPULimiter) Delay(of string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,12 +171,12 @@ func (l *CPULimiter) delayLocked(c *cpuClient, now time.Time) time.Duration {
 	return d
 }
 
-// clientLocked is a client that works now.
+// clientLocked returns a client that works now, and adds it if need be.
 func (l *CPULimiter) clientLocked(of string, now time.Time) *cpuClient {
 	c := l.clients[of]
 	if c == nil || now.Sub(c.last) > verifiedFor {
 		if c == nil && len(l.clients) >= maxClients {
-			for other := range l.clients { // any
+			for other := range l.clients { // an arbitrary one
 				delete(l.clients, other)
 				break
 			}
@@ -187,7 +188,7 @@ func (l *CPULimiter) clientLocked(of string, now time.Time) *cpuClient {
 	return c
 }
 
-// lookLocked looks now and then whether processors are short.
+// lookLocked checks, at most every lookEvery, whether processors are short.
 func (l *CPULimiter) lookLocked(now time.Time) {
 	since := now.Sub(l.looked)
 	if since < lookEvery {
@@ -206,7 +207,7 @@ func (l *CPULimiter) lookLocked(now time.Time) {
 	l.limiting.Store(l.share < 1)
 }
 
-// severalLocked says whether several clients are active.
+// severalLocked reports whether several clients are active.
 func (l *CPULimiter) severalLocked(now time.Time) bool {
 	active := 0
 	for _, c := range l.clients {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/invariants"
 )
 
-// Places are a number of places. Safe for concurrent use.
+// Places is a number of places that principals share. Safe for concurrent use.
 type Places struct {
 	limit, granted int
 	settled        time.Duration
@@ -29,9 +29,8 @@ type Place struct {
 	places *Places
 }
 
-// NewPlaces makes a number of places, at least 1. Each party is granted a few: these it may hold
-// whatever its share, as long as there are any. A place is not lost before it was held for the time
-// settled.
+// NewPlaces returns limit places, at least 1. Each principal may hold granted places whatever its
+// share, as long as places are left. A place is not lost before it was held for the time settled.
 func NewPlaces(limit, granted int, settled time.Duration) *Places {
 	return &Places{limit: max(limit, 1), granted: granted, settled: settled,
 		parties: make(map[string]*party)}
@@ -40,10 +39,10 @@ func NewPlaces(limit, granted int, settled time.Duration) *Places {
 // draws is how many places are drawn before a newcomer is refused.
 const draws = 8
 
-// Enter takes a place for a party. If the party holds more than its share then, or there are no
-// more places than are held, another holder loses its place: end is called for it, from this
-// goroutine, and must not block nor call Places. That holder need not Leave. If no holder can lose
-// its place yet, there is none: nil.
+// Enter takes a place for a principal. If the principal then holds more than its share, or all
+// places are taken, another holder loses its place: the end function of that holder is called, on
+// this goroutine, and must not block nor call Places. That holder need not call Leave. If no holder
+// may lose its place yet, Enter returns nil.
 func (p *Places) Enter(of string, end func()) *Place {
 	place := &Place{of: of, end: end, since: time.Now(), places: p}
 	loses, ok := p.enter(place)
@@ -56,14 +55,14 @@ func (p *Places) Enter(of string, end func()) *Place {
 	return place
 }
 
-// HeldBy is how many places a party has.
+// HeldBy returns how many places a principal has.
 func (p *Places) HeldBy(of string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ofLocked(of).holders)
 }
 
-// enter takes a place, and gives the one that is lost for it, if one is.
+// enter takes a place, and returns the place that is lost for it, if any.
 func (p *Places) enter(place *Place) (loses *Place, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +89,7 @@ func (p *Places) enter(place *Place) (loses *Place, ok bool) {
 	return loses, true
 }
 
-// ofLocked is a party; an empty one if it holds nothing.
+// ofLocked returns a principal's state; an empty one if it holds nothing.
 func (p *Places) ofLocked(name string) *party {
 	if x := p.parties[name]; x != nil {
 		return x
@@ -98,7 +97,7 @@ func (p *Places) ofLocked(name string) *party {
 	return &party{}
 }
 
-// draw draws a place that has been held since before a moment; nil if it finds none.
+// draw draws a place that has been held since before a time; nil if it finds none.
 func (x *party) draw(before time.Time) *Place {
 	for range draws {
 		if place := x.holders[rand.IntN(len(x.holders))]; !place.since.After(before) {
@@ -108,7 +107,7 @@ func (x *party) draw(before time.Time) *Place {
 	return nil
 }
 
-// Leave gives a place back. It may be called again, and for one that was lost.
+// Leave returns a place. It may be called again, and for a place that was lost.
 func (l *Place) Leave() {
 	l.places.mu.Lock()
 	defer l.places.mu.Unlock()
@@ -156,7 +155,7 @@ func (p *Places) checkInvariantsLocked() {
 	invariants.Check(held == p.total, "%d places are held, and %d are counted", held, p.total)
 }
 
-// Held is how many places are held.
+// Held returns how many places are held.
 func (p *Places) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

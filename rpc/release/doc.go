@@ -1,6 +1,7 @@
-// Package release has the level of a cluster: which release's formats and messages its servers may
-// use. A new format is used only when every server has it and an administrator, or a timer, has
-// finalised the upgrade; before that, every server can go back to the program that it ran.
+// Package release defines the level of a cluster, which says which release's formats and messages
+// its servers may use. A new format is used only when every server has it and an administrator, or
+// a timer, has finalised the upgrade; before that, every server can go back to the program that it
+// ran.
 //
 // # Levels
 //

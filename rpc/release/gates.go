@@ -12,7 +12,7 @@ type Gate struct {
 	Name string
 	// Level is the level that opens the gate.
 	Level Level
-	// What says, for operators, what the cluster does when the gate is open.
+	// What describes, for operators, what the cluster does when the gate is open.
 	What string
 }
 
@@ -21,10 +21,14 @@ var CoreAlarms = Gate{Name: "core-alarms", Level: V0_1,
 	What: "the coordination store raises alarms (NOSPACE, CORRUPT), is compacted in parts, and " +
 		"enables authentication at the end of an import"}
 
-// all has every gate.
-var all = []Gate{CoreAlarms}
+// Quotas is the gate of quotas of keyspaces: servers of earlier releases ignore them.
+var Quotas = Gate{Name: "keyspace-quotas", Level: V0_2,
+	What: "keyspaces may have quotas of stored bytes, of requests and of bytes a second"}
 
-// Named returns the gate of a name.
+// all lists every gate.
+var all = []Gate{CoreAlarms, Quotas}
+
+// Named returns the gate with a name.
 func Named(name string) (Gate, bool) {
 	for _, g := range all {
 		if g.Name == name {

@@ -19,9 +19,10 @@ func TestRefusals(t *testing.T) {
 		{Range{0, 1}, 1, nil},
 		{Range{1, 2}, 1, nil},
 		{Range{0, 1}, 2, []string{"was finalised", "of release v0.1", "levels 0 to 1",
-			"the release after v0.1"}},
+			"release v0.2"}},
 		{Range{2, 3}, 1, []string{"the cluster is at level 1 (release v0.1)", "levels 2 to 3",
-			"more than one release apart", "upgrade finalize", "the release after v0.1"}},
+			"more than one release apart", "upgrade finalize", "of the release after v0.2",
+			"a program of release v0.2"}},
 		{Range{1, 2}, 0, []string{"the cluster is at level 0", "of release v0.1 instead"}},
 	} {
 		got := c.program.Refusal(c.cluster)

@@ -18,26 +18,27 @@ import (
 )
 
 const (
-	// preface is how a connection without TLS begins. Its first byte begins neither HTTP/2 nor TLS.
+	// preface is the beginning of a connection without TLS. Its first byte begins neither HTTP/2
+	// nor TLS.
 	preface = "\x01tidemark 1\n"
 	// Protocol is the application protocol (ALPN) of a connection with TLS.
 	Protocol = "tidemark/1"
-	// httpProtocol is that of HTTP/1.
+	// httpProtocol is the application protocol of HTTP/1.
 	httpProtocol = "http/1.1"
 )
 
-// Takers are given the connections that are not gRPC's. They own them, and must not block.
+// Takers take the connections that are not gRPC's. They own them, and must not block.
 type Takers struct {
-	// Take gets each connection of this package whose hello has come. nil: only gRPC is spoken.
+	// Take takes each connection of this package whose hello has come. nil: only gRPC is accepted.
 	Take func(c *Conn, hello []byte)
-	// HTTP gets the connections on which a client speaks HTTP/1: c, whose handshake is done if there
-	// is one, over raw, which the listener gave. gRPC still sets deadlines of raw. nil: they are
+	// HTTP takes the connections on which a client speaks HTTP/1: c, whose handshake is done if TLS
+	// is used, over raw, the listener's connection. gRPC still sets deadlines on raw. nil: they are
 	// refused.
 	HTTP func(c, raw net.Conn)
 }
 
-// Credentials are those of a gRPC server whose listener takes other connections as well. config is
-// nil without TLS; then openers may prove that they know the secret.
+// Credentials returns the credentials of a gRPC server whose listener takes other connections as
+// well. config is nil without TLS; then openers may prove that they know the secret.
 func Credentials(
 	config *tls.Config, secret Secret, takers Takers,
 ) credentials.TransportCredentials {
@@ -55,7 +56,7 @@ func Credentials(
 	return tlsCredentials{credentials.NewTLS(config), config, takers}
 }
 
-// speaking is the configuration for these protocols.
+// speaking returns config for these protocols.
 func speaking(config *tls.Config, protocols []string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = slices.Clone(protocols)
@@ -74,7 +75,7 @@ func speaking(config *tls.Config, protocols []string) *tls.Config {
 	return config
 }
 
-// plainCredentials are those of a server without TLS.
+// plainCredentials are the credentials of a server without TLS.
 type plainCredentials struct {
 	credentials.TransportCredentials
 	secret Secret
@@ -86,8 +87,8 @@ func (p plainCredentials) Clone() credentials.TransportCredentials {
 	return plainCredentials{p.TransportCredentials.Clone(), p.secret, p.takers}
 }
 
-// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
-// it away afterwards.
+// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and clears
+// it afterwards.
 func (p plainCredentials) ServerHandshake(
 	raw net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
@@ -130,7 +131,7 @@ func (p plainCredentials) ServerHandshake(
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// begins reads the hello, with the proof if the opener gives one.
+// begins reads the hello, and the proof if the opener gives one.
 func begins(c *Conn, secret Secret) (hello []byte, err error) {
 	content, control, err := readFrame(c.reader, nil)
 	switch {
@@ -148,9 +149,9 @@ func begins(c *Conn, secret Secret) (hello []byte, err error) {
 	return hello, err
 }
 
-// tlsCredentials tells a client why its handshake failed. A client that speaks without TLS is
-// answered in its protocol (HTTP/2: a GOAWAY frame, INADEQUATE_SECURITY); a client that shows no
-// certificate, or one that is refused, gets to read the alert that says so.
+// tlsCredentials tell a client why its handshake failed. A client that does not use TLS is answered
+// in its protocol (HTTP/2: a GOAWAY frame, INADEQUATE_SECURITY); a client without a valid
+// certificate gets the time to read the alert that says so.
 type tlsCredentials struct {
 	credentials.TransportCredentials
 	config *tls.Config
@@ -162,14 +163,14 @@ func (t tlsCredentials) Clone() credentials.TransportCredentials {
 	return tlsCredentials{t.TransportCredentials.Clone(), t.config, t.takers}
 }
 
-// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and takes
-// it away afterwards.
+// ServerHandshake implements credentials.TransportCredentials. gRPC has set a deadline, and clears
+// it afterwards.
 func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	s := newSocket(raw)
 	held := &handshakeConn{Conn: s}
 	buffered := &tlsBuffer{Conn: held}
-	// Not by gRPC's own credentials: those refuse clients that ask for no application protocol, as
-	// many of HTTP/1 do, and show their connection to nothing.
+	// gRPC's own credentials are not used: they refuse clients that ask for no application
+	// protocol, as many of HTTP/1 do, and do not give access to the connection.
 	over := tls.Server(buffered, t.config)
 	err := over.Handshake()
 	held.over.Store(true)
@@ -200,7 +201,7 @@ func (t tlsCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.Aut
 	return nil, nil, credentials.ErrConnDispatched
 }
 
-// answerPlain answers a client that has spoken without TLS.
+// answerPlain answers a client that does not use TLS.
 func answerPlain(raw net.Conn, err error) {
 	var header tls.RecordHeaderError
 	if !errors.As(err, &header) {
@@ -216,11 +217,11 @@ func answerPlain(raw net.Conn, err error) {
 	}
 }
 
-// needsTLS is what a client without TLS is told.
+// needsTLS is the answer to a client without TLS.
 const needsTLS = "TLS is required"
 
-// handshakeConn is a connection that is not closed while its handshake goes on: the credentials
-// close it when that fails, and then there is something to be said yet.
+// handshakeConn is a connection that cannot be closed during its handshake: the credentials close
+// it when the handshake fails, but the client must still be answered.
 type handshakeConn struct {
 	net.Conn
 	over atomic.Bool
@@ -234,8 +235,7 @@ func (c *handshakeConn) Close() error {
 	return c.Conn.Close()
 }
 
-// refuse closes the connection when the client has read what was written to it, or does not do so
-// for too long.
+// refuse closes the connection when the client has read the answer, or does not do so for too long.
 func (c *handshakeConn) refuse() {
 	raw := c.Conn.(*socket).Conn
 	if half, ok := raw.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

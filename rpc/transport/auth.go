@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Without TLS the servers of a cluster know each other by a secret. It is never sent: each side has
-// the other one compute a code (HMAC-SHA-256, RFC 2104) over two random numbers, one of each side,
-// and the hello.
+// Without TLS the servers of a cluster recognize each other by a secret. The secret is never sent:
+// each side makes the other one compute a code (HMAC-SHA-256, RFC 2104) over two random numbers,
+// one of each side, and the hello.
 //
 //	opener                                     acceptor
 //	prove: its number, hello                   →
@@ -25,11 +25,11 @@ import (
 //	proof: the opener's code                   →
 //	                                           ←  accepted; or refused, with a reason
 //
-// The codes differ by a label, so none can be sent back as the other one. What comes after is in
-// the clear: a host that can change the packets of a connection can speak in the opener's name on
-// it. TLS is for networks with such hosts.
+// The codes differ by a label, so a code cannot be sent back as the other side's. Everything
+// afterwards is unencrypted: a host that can change the packets of a connection can act as the
+// opener. In networks with such hosts, use TLS.
 
-// Secret is what the servers of a cluster know, and no other process. Empty: there is none.
+// Secret is a secret that only the servers of a cluster know. Empty: there is none.
 type Secret []byte
 
 const (
@@ -37,19 +37,19 @@ const (
 	codeBytes   = sha256.Size
 )
 
-// grpcHello is the hello of a connection that gRPC speaks on when the proof is done.
+// grpcHello is the hello of a connection that gRPC uses after the proof.
 const grpcHello = "g"
 
-// errNoSecret is what an opener is told that proves what the acceptor cannot check.
+// errNoSecret is the answer to an opener that proves a secret if the acceptor has none.
 var errNoSecret = status.Error(codes.FailedPrecondition, "this server was started without a "+
 	"cluster secret, and was called by a server that has one: give all servers of a cluster the "+
 	"same --secret-file")
 
-// errWrongSecret is what an opener with another secret is told.
+// errWrongSecret is the answer to an opener with another secret.
 var errWrongSecret = status.Error(codes.PermissionDenied, "the cluster secret is not that of this "+
 	"server: give all servers of a cluster the same --secret-file")
 
-// code is a side's answer to the number of the other.
+// code returns a side's answer to the other side's number.
 func (s Secret) code(label string, opener, acceptor, hello []byte) []byte {
 	h := hmac.New(sha256.New, s)
 	for _, part := range [][]byte{[]byte("tidemark " + label), opener, acceptor, hello} {
@@ -65,8 +65,8 @@ func newNumber() []byte {
 	return number
 }
 
-// demand has the opener of a connection prove that it knows the secret. content is that of the
-// frame prove. It returns the hello, or refuses the connection.
+// demand makes the opener of a connection prove that it knows the secret. content is the content of
+// the prove frame. It returns the hello, or refuses the connection.
 func (c *Conn) demand(secret Secret, content []byte) (hello []byte, err error) {
 	if len(content) < numberBytes {
 		return nil, errors.New("a proof without a number")
@@ -94,13 +94,14 @@ func (c *Conn) demand(secret Secret, content []byte) (hello []byte, err error) {
 	return hello, nil
 }
 
-// refuseProof says why, and closes the connection. The listener does not wait for that.
+// refuseProof sends the reason, and closes the connection. The listener does not wait for that.
 func (c *Conn) refuseProof(reason error) error {
 	go c.Refuse(reason)
 	return credentials.ErrConnDispatched
 }
 
-// prove proves to the acceptor that this side knows the secret, and has it do the same.
+// prove proves to the acceptor that this side knows the secret, and makes the acceptor prove the
+// same.
 func (c *Conn) prove(secret Secret, hello []byte) error {
 	opener := newNumber()
 	c.unsent = appendControl([]byte(preface), controlProve, append(opener[:numberBytes:numberBytes],
@@ -125,17 +126,17 @@ func (c *Conn) prove(secret Secret, hello []byte) error {
 	return c.sendControl(controlProof, secret.code("opener", opener, acceptor, hello))
 }
 
-// Proved says that the other side, which has opened the connection, knows the cluster's secret.
+// Proved reports that the other side, which has opened the connection, knows the cluster's secret.
 func (c *Conn) Proved() bool { return c.proved }
 
-// ProvedInfo is what gRPC knows of a connection whose opener knows the cluster's secret.
+// ProvedInfo is gRPC's AuthInfo of a connection whose opener knows the cluster's secret.
 type ProvedInfo struct{ credentials.CommonAuthInfo }
 
 // AuthType implements credentials.AuthInfo.
 func (ProvedInfo) AuthType() string { return "cluster-secret" }
 
-// ProvingCredentials are those of a gRPC client that proves to servers, without TLS, that it knows
-// the cluster's secret.
+// ProvingCredentials returns the credentials of a gRPC client that proves to servers, without TLS,
+// that it knows the cluster's secret.
 func ProvingCredentials(secret Secret, plain credentials.TransportCredentials,
 ) credentials.TransportCredentials {
 	return provingCredentials{plain, secret}
@@ -171,7 +172,7 @@ func (p provingCredentials) ClientHandshake(ctx context.Context, authority strin
 	return &readAheadConn{Conn: raw, reader: c.reader}, info, err
 }
 
-// readAheadConn is a connection of which a buffer has read some bytes already.
+// readAheadConn is a connection some of whose bytes are in a buffer already.
 type readAheadConn struct {
 	net.Conn
 	reader interface{ Read([]byte) (int, error) }

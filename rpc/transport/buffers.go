@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// smallestLarge and largestLarge are exponents: large buffers have from 128 KiB to 2 MiB, which
-	// is room for the longest message of several records. What is longer is left to the garbage
+	// smallestLarge and largestLarge are exponents: large buffers have from 128 KiB to 2 MiB,
+	// enough for the longest message of several records. Larger buffers are left to the garbage
 	// collector.
 	smallestLarge = 17
 	largestLarge  = 21
 )
 
-// largeBuffers hold what is longer than a connection keeps for itself, until it is written: as
+// largeBuffers holds the large buffers, which connections use only until a message is written: as
 // *[]byte, by exponent.
 var largeBuffers [largestLarge + 1]sync.Pool
 
-// withRoom gives a buffer that begins with the bytes of b and has room for n more: b itself if that
-// has it. b belongs to it from now on.
+// withRoom returns a buffer that begins with the bytes of b and has room for n more: b itself if it
+// has the room. The result replaces b.
 func withRoom(b []byte, n int) []byte {
 	total := len(b) + n
 	if total <= cap(b) {
@@ -29,7 +29,7 @@ func withRoom(b []byte, n int) []byte {
 	return grown
 }
 
-// newBuffer gives an empty buffer with room for n bytes.
+// newBuffer returns an empty buffer with room for n bytes.
 func newBuffer(n int) []byte {
 	exponent := max(bits.Len(uint(max(n, 1)-1)), smallestBuffer)
 	switch {
@@ -46,15 +46,15 @@ func newBuffer(n int) []byte {
 // smallestBuffer is the exponent of the smallest buffer that is made.
 const smallestBuffer = 9
 
-// release gives back a buffer that is not used any more, if it is large, and returns what its
-// connection keeps: the buffer, if it is not.
+// release puts a large buffer back into its pool, and returns nil; a smaller one it returns,
+// emptied, for the connection to keep.
 func release(b []byte) []byte {
 	if cap(b) <= bufferBytes {
 		return b[:0]
 	}
 	exponent := bits.Len(uint(cap(b))) - 1
 	if exponent >= smallestLarge && exponent <= largestLarge {
-		large := b[:0] // not b, which would be on the heap in any case
+		large := b[:0] // not b, whose address would put it on the heap in any case
 		largeBuffers[exponent].Put(&large)
 	}
 	return nil

@@ -16,34 +16,34 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Conn is one connection. Receive and AwaitAccepted are for one goroutine at a time, Send, TrySend
-// and SendKeepalive for another; the rest is safe for concurrent use.
+// Conn is one connection. One goroutine at a time may call Receive and AwaitAccepted, and one Send,
+// TrySend and SendKeepalive; the other methods are safe for concurrent use.
 type Conn struct {
 	socket *socket
 	// tlsBuffer and tls are nil without TLS.
 	tlsBuffer *tlsBuffer
 	tls       *tls.Conn
-	// budget is nil without limit; taken is what the latest message has of it.
+	// budget is nil without a limit; taken is what the latest message has taken of it.
 	budget Budget
 	taken  int64
-	// proved: the opener knows the cluster's secret.
+	// proved is set if the opener has proved to know the cluster's secret.
 	proved bool
 	reader *bufio.Reader
 
-	// frame holds the frame that is being sent, records its TLS records, unsent what is still to be
-	// written. They are the sender's.
+	// frame holds the frame that is being sent, records its TLS records, unsent the bytes still to
+	// be written. They belong to the sender.
 	frame   []byte
 	records []byte
 	unsent  []byte
 
 	watch watch
-	// ended is why the connection was broken here, if it was.
+	// ended is the reason why this side broke the connection, if it did.
 	ended     atomic.Pointer[error]
 	closeOnce sync.Once
 }
 
-// newConn makes a connection of a socket. tlsConn is nil without TLS; otherwise its handshake is
-// done, and it stands upon the tlsBuffer.
+// newConn makes a connection on a socket. tlsConn is nil without TLS; otherwise its handshake is
+// done, and it writes to buffered.
 func newConn(s *socket, tlsConn *tls.Conn, buffered *tlsBuffer) *Conn {
 	c := &Conn{socket: s, tlsBuffer: buffered}
 	if tlsConn == nil {
@@ -57,7 +57,7 @@ func newConn(s *socket, tlsConn *tls.Conn, buffered *tlsBuffer) *Conn {
 	return c
 }
 
-// Pipe makes two ends of a connection within the process. They watch no silence.
+// Pipe makes two ends of a connection within the process. They do not detect silence.
 func Pipe() (*Conn, *Conn) {
 	a, b := net.Pipe()
 	one, other := newConn(newSocket(a), nil, nil), newConn(newSocket(b), nil, nil)
@@ -66,13 +66,13 @@ func Pipe() (*Conn, *Conn) {
 	return one, other
 }
 
-// RemoteAddr is where the other side is.
+// RemoteAddr returns the address of the other side.
 func (c *Conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
 
-// Raw is the connection as it was accepted or dialed.
+// Raw returns the connection as it was accepted or dialed.
 func (c *Conn) Raw() net.Conn { return c.socket.Conn }
 
-// TLS is what was negotiated, with the certificates that the other side has shown; nil without TLS.
+// TLS returns the negotiated state, with the certificates of the other side; nil without TLS.
 func (c *Conn) TLS() *tls.ConnectionState {
 	if c.tls == nil {
 		return nil
@@ -83,19 +83,18 @@ func (c *Conn) TLS() *tls.ConnectionState {
 
 // Budget is memory that connections share.
 type Budget interface {
-	// Take takes so many bytes, and returns false if they are not to be had.
+	// Take takes n bytes. It returns false if they are not available.
 	Take(n int64) bool
-	// Give gives them back.
+	// Give returns them.
 	Give(n int64)
 }
 
-// SetBudget has the messages that are received take their memory from a budget, but for small ones.
-// What the latest one has is given back by the next call of Receive, and by GiveBack. It is called
-// by the goroutine that receives.
+// SetBudget makes received messages take their memory from a budget, except for small ones. The
+// memory of the latest message is returned by the next call of Receive, and by GiveBack. The
+// goroutine that receives calls SetBudget.
 func (c *Conn) SetBudget(b Budget) { c.budget = b }
 
-// GiveBack gives back what the latest message has of the budget. It is called by the goroutine that
-// has received.
+// GiveBack returns the latest message's memory to the budget. The goroutine that receives calls it.
 func (c *Conn) GiveBack() {
 	if c.taken > 0 {
 		c.budget.Give(c.taken)
@@ -103,8 +102,8 @@ func (c *Conn) GiveBack() {
 	}
 }
 
-// Taken is how many bytes of the budget the latest message has. It is called by the goroutine that
-// receives.
+// Taken returns how many bytes the latest message has taken of the budget. The goroutine that
+// receives calls it.
 func (c *Conn) Taken() int64 { return c.taken }
 
 func (c *Conn) takeBytes(n int) bool {
@@ -119,15 +118,15 @@ func (c *Conn) takeBytes(n int) bool {
 }
 
 // Watch breaks the connection when the other side is silent for limit. It calls idle when a
-// keepalive is due: what has been sent last was sent a while ago. idle must not block, nor send.
+// keepalive is due because nothing was sent for a while. idle must not block, nor send.
 func (c *Conn) Watch(limit time.Duration, idle func()) { c.watch.start(c, limit, idle) }
 
 // LimitUnacknowledged breaks the connection when bytes stay unacknowledged by the other side's
-// kernel for so long, where the system can.
+// kernel for d, if the system supports that.
 func (c *Conn) LimitUnacknowledged(d time.Duration) { c.socket.limitUnacknowledged(d) }
 
-// AwaitAccepted waits for the other side's word. A *Refused says that it does not want the
-// connection.
+// AwaitAccepted waits until the other side accepts the connection. It returns a *Refused if that
+// refuses it.
 func (c *Conn) AwaitAccepted() error {
 	for {
 		content, control, err := readFrame(c.reader, nil)
@@ -151,9 +150,9 @@ func (c *Conn) AwaitAccepted() error {
 	}
 }
 
-// Receive gives the next message, whose bytes are the caller's. io.EOF says that the other side has
-// nothing more to say, and listens. Any other error is the end, and a gRPC status: with the reason
-// that the other side has given, or UNAVAILABLE.
+// Receive returns the next message, whose bytes belong to the caller. io.EOF means that the other
+// side sends no more messages, but still receives. Any other error ends the connection, and is a
+// gRPC status: with the reason that the other side has sent, or UNAVAILABLE.
 func (c *Conn) Receive() ([]byte, error) {
 	c.GiveBack()
 	for {
@@ -176,7 +175,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 }
 
-// broken is what a failure of the connection is for its owner.
+// broken converts a failure of the connection for its owner.
 func (c *Conn) broken(err error) error {
 	if ended := c.ended.Load(); ended != nil {
 		err = *ended
@@ -193,9 +192,9 @@ func (c *Conn) broken(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// Send writes a message that consists of parts, after what is left of the one before. Without parts
-// it writes only that. It blocks until the kernel has taken everything. An error has closed the
-// connection, of which the receiver hears.
+// Send writes a message that consists of parts, after the rest of the message before. Without parts
+// it writes only that rest. It blocks until the kernel has taken everything. On an error it closes
+// the connection, and the receiver gets an error too.
 func (c *Conn) Send(parts ...[]byte) error {
 	if err := c.finish(); err != nil || len(parts) == 0 {
 		return err
@@ -206,9 +205,9 @@ func (c *Conn) Send(parts ...[]byte) error {
 	return c.finish()
 }
 
-// TrySend writes as much of a message as there is room for in the socket, without blocking; done
-// says whether that was all. If not, Send goes on with it. Nothing may be left of the message
-// before.
+// TrySend writes as much of a message as fits into the socket, without blocking; done reports
+// whether that was all. If not, Send writes the rest. The message before must be written
+// completely.
 func (c *Conn) TrySend(parts ...[]byte) (done bool, err error) {
 	if err := c.take(parts); err != nil {
 		return false, err
@@ -225,13 +224,13 @@ func (c *Conn) TrySend(parts ...[]byte) (done bool, err error) {
 	return true, err
 }
 
-// SendKeepalive writes a keepalive, after what is left of a message.
+// SendKeepalive writes a keepalive, after the rest of a message.
 func (c *Conn) SendKeepalive() error { return c.sendControl(controlKeepalive, nil) }
 
-// Accept tells the opener that it is welcome. It comes before all messages.
+// Accept tells the opener that the connection is accepted. It comes before all messages.
 func (c *Conn) Accept() error { return c.sendControl(controlAccepted, nil) }
 
-// CloseSend says that no more messages will come.
+// CloseSend tells the other side that no more messages will come.
 func (c *Conn) CloseSend() error { return c.sendControl(controlHalfClosed, nil) }
 
 func (c *Conn) sendControl(kind byte, content []byte) error {
@@ -249,7 +248,7 @@ func (c *Conn) sendControl(kind byte, content []byte) error {
 	return c.finish()
 }
 
-// take makes a frame of the parts, and of that what is to be written.
+// take makes a frame of the parts, and from that the bytes to write.
 func (c *Conn) take(parts [][]byte) error {
 	size := 0
 	for _, part := range parts {
@@ -267,7 +266,7 @@ func (c *Conn) take(parts [][]byte) error {
 	return nil
 }
 
-// encrypted takes over the records of a frame.
+// encrypted sets the records of a frame as the bytes to write.
 func (c *Conn) encrypted(records []byte, err error) error {
 	c.records, c.unsent = records, records
 	if err != nil {
@@ -276,7 +275,7 @@ func (c *Conn) encrypted(records []byte, err error) error {
 	return err
 }
 
-// written gives back what is not needed any more when nothing is unsent.
+// written releases the buffers when everything is written.
 func (c *Conn) written() {
 	c.unsent = nil
 	c.frame = release(c.frame)
@@ -286,7 +285,7 @@ func (c *Conn) written() {
 	}
 }
 
-// finish writes what is unsent.
+// finish writes the unsent bytes.
 func (c *Conn) finish() error {
 	if len(c.unsent) == 0 {
 		return nil
@@ -294,19 +293,20 @@ func (c *Conn) finish() error {
 	_, err := c.socket.Write(c.unsent)
 	c.written()
 	if err != nil {
-		// The other side may have half a message, so this is the end of it. The receiver hears of it.
+		// The other side may have half a message, so the connection cannot go on. The receiver gets
+		// an error.
 		_ = c.Close()
 	}
 	return err
 }
 
-// Break closes the connection for a reason, which the receiver gets.
+// Break closes the connection for a reason, which Receive returns.
 func (c *Conn) Break(reason error) {
 	c.ended.CompareAndSwap(nil, &reason)
 	_ = c.Close()
 }
 
-// Interrupt has the receiver end with a reason, and leaves the connection open for End.
+// Interrupt makes Receive return a reason, and leaves the connection open for End.
 func (c *Conn) Interrupt(reason error) {
 	c.ended.CompareAndSwap(nil, &reason)
 	_ = c.socket.SetReadDeadline(time.Unix(1, 0))

@@ -1,13 +1,13 @@
-// Package transport carries what is hot between Tidemark's processes: the batches of clients, and
-// the Raft messages of peers. Both travel the same way, with and without TLS.
+// Package transport carries the frequent traffic between Tidemark's processes: the batches of
+// clients, and the Raft messages of peers, with and without TLS.
 //
 // # The connection
 //
 // A [Conn] is a TCP connection that shares its listener with gRPC. Without TLS it begins with a
 // preface that is not HTTP/2's; with TLS it asks for the application protocol [Protocol]. The
 // listener's handshake is the same for both protocols, with the same certificates and the same
-// checks ([Accept]). Then frames go both ways: four bytes of length (little endian), and a message.
-// The highest bit of the length marks a control frame:
+// checks ([Accept]). Then both sides send frames: four bytes of length (little endian), and a
+// message. The highest bit of the length marks a control frame:
 //
 //	opener                               acceptor
 //	preface, hello: identity, purpose    →
@@ -18,9 +18,9 @@
 //	keepalive, when there is nothing else, in both directions
 //
 // The goroutine that reads the socket handles the message, and the goroutine that has a message
-// writes it to the socket, as far as there is room in the socket. A TLS connection is the same: its
-// records are gathered, and written as plain bytes would be (tlsBuffer.go). What a message of more
-// than 64 KiB needs is taken from a pool and given back when it is written (buffers.go).
+// writes it to the socket, as far as there is room in the socket. So it is with TLS: the records
+// are gathered, and written as plain bytes would be (tls_buffer.go). The buffer of a message of
+// more than 64 KiB comes from a pool and returns to it when the message is written (buffers.go).
 //
 // # Why not a library
 //
@@ -38,21 +38,22 @@
 //
 // # Liveness
 //
-// A connection whose other side is gone without a word is broken after some two seconds of silence
+// A connection whose other side has vanished is closed after some two seconds of silence
 // (watch.go). Each side sends a keepalive when it has sent nothing for half a second.
 //
-// # What strangers can do
+// # What unauthenticated openers can do
 //
-// The preface and the hello are bounded in bytes, and in time by the listener. The length of a
-// message is not believed before its bytes are there. TLS verifies both sides before the hello is
-// read; the identity that the other side claims is for the owner of the connection to check.
+// The preface and the hello are bounded in bytes, and in time by the listener. Memory for a message
+// is allocated only as its bytes arrive, whatever its length field says. TLS verifies both sides
+// before the hello is read; the identity that the other side claims is for the owner of the
+// connection to check.
 //
 // # Invariants
 //
 //   - One goroutine at a time sends, and one at a time receives.
 //   - A message is written whole, or the connection is closed.
-//   - A refused connection had no message of its opener received.
+//   - No message is received on a connection that is refused.
 //   - Nothing of a connection runs after Close, but for a call of idle (Watch) that has begun.
 //
-// The package knows no protocol buffers, and nothing else of Tidemark.
+// The package imports no protocol buffers, and nothing else of Tidemark.
 package transport

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// MaxMessageBytes bounds one message: the largest transaction (64 MiB) and what surrounds it.
+	// MaxMessageBytes bounds one message: the largest transaction (64 MiB) with its overhead.
 	MaxMessageBytes = 80 << 20
 	// controlBit marks the length of a control frame, maxControlBytes bounds one.
 	controlBit      = 1 << 31
 	maxControlBytes = 64 << 10
 	headerBytes     = 4
 	bufferBytes     = 64 << 10
-	// sealedBufferBytes is what is read ahead of a TLS connection, whose records are decrypted in a
-	// buffer of their own: what does not fit goes straight to the message that it is of.
+	// sealedBufferBytes is the size of the read buffer over a TLS connection. TLS decrypts records
+	// in a buffer of its own; larger reads go straight into the message.
 	sealedBufferBytes = 512
 )
 
-// A control frame begins with what it is. Refused and ended are followed by a code (one byte) and
-// the reason's text.
+// A control frame begins with its kind. Refused and ended are followed by a code (one byte) and the
+// text of the reason.
 const (
 	controlKeepalive  = 'k'
 	controlAccepted   = 'a'
@@ -33,19 +33,20 @@ const (
 	controlEnded      = 'e'
 	controlHalfClosed = 'h'
 	controlHello      = 'o'
-	// See proof.go.
+	// See auth.go.
 	controlProve     = 'v'
 	controlChallenge = 'c'
 	controlProof     = 'p'
 )
 
-// Refused is why the other side has not taken a connection. It has received no message of it.
+// Refused says why the other side has refused a connection. The other side has received no message
+// on it.
 type Refused struct{ status *status.Status }
 
 // Error implements error.
 func (r *Refused) Error() string { return r.status.Err().Error() }
 
-// GRPCStatus gives the reason as the other side stated it.
+// GRPCStatus returns the reason as the other side stated it.
 func (r *Refused) GRPCStatus() *status.Status { return r.status }
 
 // appendControl appends a control frame.
@@ -54,14 +55,14 @@ func appendControl(b []byte, kind byte, content []byte) []byte {
 	return append(append(b, kind), content...)
 }
 
-// reason is the content of a control frame that ends a connection.
+// reason encodes the content of a control frame that ends a connection.
 func reason(err error) []byte {
 	s := status.Convert(err)
 	text := s.Message()
 	return append([]byte{byte(s.Code())}, text[:min(len(text), maxControlBytes/2)]...)
 }
 
-// reasonOf decodes it.
+// reasonOf decodes the result of reason.
 func reasonOf(content []byte) *status.Status {
 	if len(content) == 0 || codes.Code(content[0]) == codes.OK {
 		return status.New(codes.Unknown, "the connection ended without a reason")
@@ -69,8 +70,8 @@ func reasonOf(content []byte) *status.Status {
 	return status.New(codes.Code(content[0]), string(content[1:]))
 }
 
-// readFrame reads a frame. The bytes are the caller's. take is asked for the memory of all but
-// small ones, as their bytes come; nil: it is there.
+// readFrame reads a frame, whose bytes belong to the caller. take is called for the memory of
+// frames, except small ones, as their bytes come; nil: no limit.
 func readFrame(r *bufio.Reader, take func(n int) bool) (content []byte, control bool, err error) {
 	length, err := r.Peek(headerBytes)
 	if err != nil {
@@ -99,7 +100,8 @@ func readFrame(r *bufio.Reader, take func(n int) bool) (content []byte, control 
 	return content, control, err
 }
 
-// endOfFrames: the end between two frames is io.EOF, within one io.ErrUnexpectedEOF.
+// endOfFrames returns io.EOF for an end between two frames, and io.ErrUnexpectedEOF for one within
+// a frame.
 func endOfFrames(err error, have int) error {
 	if errors.Is(err, io.EOF) && have > 0 {
 		return io.ErrUnexpectedEOF
@@ -107,30 +109,30 @@ func endOfFrames(err error, have int) error {
 	return err
 }
 
-// smallFrame is the size up to which the memory of a frame is not asked for: a connection has
-// buffers of that size anyway.
+// smallFrame is the size up to which take is not called for a frame: a connection has buffers of
+// that size anyway.
 const smallFrame = bufferBytes
 
-// believed is how many bytes are made room for because a frame says that they will come.
+// believed is how many bytes are allocated at once because a frame says that they will come.
 const believed = 1 << 20
 
-// errNoMemory ends a connection whose message finds no memory.
+// errNoMemory ends a connection for whose message there is no memory.
 var errNoMemory = status.Error(codes.ResourceExhausted, "too many bytes of requests are on their "+
 	"way to this server, or of this host; send fewer at a time")
 
-// roomGrows is how many times as much room is made when what there was is full. From wholeFrom
-// bytes on it is the whole, so that what is copied from does not come to much beside it.
+// roomGrows is the factor by which the buffer grows when it is full. From wholeFrom bytes on it
+// grows to the full size, so that the buffer copied from is small beside it.
 const (
 	roomGrows = 4
 	wholeFrom = 16 << 20
 )
 
-// readContent does not believe a size before some of the bytes are there: it makes no more room
-// than four or five times what has come, so that few bytes do not have a server clear many. It
-// makes room with make alone, which clears memory piece by piece, and copies piece by piece. An
-// append that grows, or a copy that follows make as a statement, copies or clears all of it in one
-// go, which no collection of garbage can interrupt: all goroutines would wait, up to 0.2 s for 80
-// MiB of new memory.
+// readContent does not trust a size before a part of the bytes has come: it allocates no more than
+// four or five times as many bytes as have come, so that a peer cannot make a server clear much
+// memory with few bytes. It allocates with make alone, which clears memory piece by piece, and
+// copies piece by piece. An append that grows, or a copy as the statement after make, copies or
+// clears everything at once without interruption for a garbage collection: all goroutines would
+// wait, up to 0.2 s for 80 MiB of new memory.
 func readContent(r io.Reader, size int, take func(n int) bool) (content []byte, err error) {
 	for have := 0; ; have = len(content) {
 		next := min(size, max(have*roomGrows, believed))

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// Open makes a connection to addr with dial, and says hello. config is nil without TLS; then a
-// secret, if there is one, is proved. AwaitAccepted comes next. An error has the words that gRPC
+// Open makes a connection to addr with dial, and sends hello. config is nil without TLS; then the
+// secret, if there is one, is proved. Call AwaitAccepted next. Errors have the texts that gRPC
 // would use.
 func Open(
 	ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error),
@@ -51,7 +51,7 @@ func open(
 	}
 	config = config.Clone()
 	config.NextProtos = []string{Protocol}
-	// Records are gathered before they are written, so there is no use in small ones.
+	// Records are gathered before they are written, so small ones are useless.
 	config.DynamicRecordSizingDisabled = true
 	if config.ServerName == "" {
 		host, _, err := net.SplitHostPort(addr)

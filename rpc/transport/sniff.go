@@ -6,17 +6,18 @@ import (
 	"slices"
 )
 
-// peekedBytes are as many as every protocol begins with at least.
+// peekedBytes is the number of bytes that tell the protocols apart. Every protocol begins with at
+// least as many.
 const peekedBytes = 3
 
-// httpMethods are how requests of HTTP/1 begin. HTTP/2 begins with "PRI".
+// httpMethods lists the beginnings of HTTP/1 requests. HTTP/2 begins with "PRI".
 var httpMethods = []string{"GET", "HEA", "POS", "PUT", "PAT", "DEL", "OPT"}
 
 func beginsHTTP(first [peekedBytes]byte) bool {
 	return slices.Contains(httpMethods, string(first[:]))
 }
 
-// peekByReading reads the first bytes, and gives a connection from which they can be read again.
+// peekByReading reads the first bytes, and returns a connection from which they can be read again.
 func peekByReading(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 	var first [peekedBytes]byte
 	if _, err := io.ReadFull(conn, first[:]); err != nil {
@@ -25,7 +26,7 @@ func peekByReading(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 	return &peekedConn{Conn: conn, first: first[:]}, first, nil
 }
 
-// peekedConn is a connection whose first bytes were read already.
+// peekedConn is a connection whose first bytes have been read.
 type peekedConn struct {
 	net.Conn
 	first []byte

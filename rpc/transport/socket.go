@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// writePiece bounds one write, so that a large message that moves is seen to move.
+// writePiece bounds one write, so that progress of a large message is visible.
 const writePiece = 256 << 10
 
-// socket is a connection that shows whether it moves.
+// socket is a connection that shows its progress.
 type socket struct {
 	net.Conn
-	// reads and writes count; reading and writing say that a goroutine is at it.
+	// reads and writes count calls; reading and writing are set during a call.
 	reads, writes    atomic.Uint64
 	reading, writing atomic.Bool
 	// raw is nil if there is no file descriptor.
@@ -22,7 +22,7 @@ type socket struct {
 
 func newSocket(conn net.Conn) *socket { return &socket{Conn: conn, raw: rawConn(conn)} }
 
-// rawConn gives access to the file descriptor of a connection that has one, and nil for any other.
+// rawConn returns access to the file descriptor of a connection, or nil.
 func rawConn(conn net.Conn) syscall.RawConn {
 	if tcp, ok := conn.(syscall.Conn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
@@ -32,14 +32,14 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// limitUnacknowledged breaks the connection when bytes stay unacknowledged for so long.
+// limitUnacknowledged breaks the connection when bytes stay unacknowledged for d.
 func (s *socket) limitUnacknowledged(d time.Duration) {
 	if s.raw != nil {
 		limitUnacknowledged(s.raw, d)
 	}
 }
 
-// writeSome writes what can be written without waiting: nothing, if there is no file descriptor.
+// writeSome writes as much as possible without waiting: nothing, if there is no file descriptor.
 func (s *socket) writeSome(b []byte) (int, error) {
 	if s.raw == nil {
 		return 0, nil

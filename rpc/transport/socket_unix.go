@@ -10,9 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/nonblock"
 )
 
-// peek looks at the first bytes that arrive on a connection, so many as tell the protocols apart,
-// and gives a connection from which they can still be read: the same, if it has a file descriptor.
-// It waits for all of them.
+// peek returns the first bytes that arrive on a connection, and a connection from which they can
+// still be read: the same, if it has a file descriptor. It waits for all of them.
 func peek(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 	var first [peekedBytes]byte
 	raw := rawConn(conn)
@@ -27,7 +26,7 @@ func peek(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 			if err == syscall.EINTR {
 				continue
 			}
-			// Fewer than all: it is called again when more have come.
+			// With fewer bytes it is called again when more have come.
 			return err != syscall.EAGAIN && (err != nil || n == 0 || n == peekedBytes)
 		}
 	}); readErr != nil {
@@ -39,7 +38,7 @@ func peek(conn net.Conn) (net.Conn, [peekedBytes]byte, error) {
 	return conn, first, err
 }
 
-// writeSome writes what can be written without waiting.
+// writeSome writes as much as possible without waiting.
 func writeSome(raw syscall.RawConn, b []byte) (n int, err error) {
 	if waitErr := raw.Write(func(fd uintptr) bool {
 		n, err = nonblock.Write(fd, b)

@@ -8,7 +8,7 @@ import (
 )
 
 func limitUnacknowledged(raw syscall.RawConn, d time.Duration) {
-	// Without it the watch breaks the connection, if it sees the trouble too.
+	// If this fails, the watch still breaks the connection, if it detects the failure.
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
 			int(d/time.Millisecond))

@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// A connection whose other side is gone without a word (power, cable, a stopped process) must be
+// If the other side of a connection vanishes (power, cable, a stopped process), this must be
 // noticed in about two seconds, because a leader's successor is elected in that time. So each side
-// sends a keepalive when it has sent nothing since the tick before, and breaks the connection when
-// it has heard nothing for too many ticks.
+// sends a keepalive when it has sent nothing since the tick before, and closes the connection when
+// it has received nothing for too many ticks.
 //
-// A side that does not read, because what it has read keeps it busy, hears nothing, and knows
-// nothing of the other side. It goes by its writes: one that does not move for as long is the end.
+// A side that is too busy to read receives nothing, and cannot tell whether the other side is
+// alive. It judges by its writes: the connection ends if a write makes no progress for as long.
 //
 // Ticks are counted instead of times compared, so that after a pause of this process (SIGSTOP, a
-// starved machine) it first waits for what has arrived meanwhile.
+// starved machine) it first reads what has arrived meanwhile.
 //
-// The ticks of all connections fall together, and so do most of the keepalives that arrive: an idle
+// The ticks of all connections coincide, and so do most of the keepalives that arrive: an idle
 // process wakes up once for all of them.
 
-// Tick is how often a connection is looked at.
+// Tick is how often a connection is checked.
 const Tick = 500 * time.Millisecond
 
-// UntilTick is how long it is until a tick, at least so long and less than a Tick longer. Ticks are
-// the multiples of Tick by the wall clock. If that is set, a tick comes earlier or later once.
+// UntilTick returns how long it is until the first tick that is at least least away. Ticks are the
+// multiples of Tick by the wall clock. If the clock is set, one tick comes earlier or later.
 func UntilTick(least time.Duration) time.Duration {
 	d := Tick - time.Duration(time.Now().UnixNano())%Tick
 	for d < least {
@@ -33,12 +33,12 @@ func UntilTick(least time.Duration) time.Duration {
 	return d
 }
 
-// watch is what watches a connection. The zero value watches nothing.
+// watch watches a connection. The zero value watches nothing.
 type watch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
-	// reads and writes are the counts at the last tick, silent the ticks without progress.
+	// reads and writes are the counts at the last tick; silent counts the ticks without progress.
 	reads, writes uint64
 	silent        int
 }
@@ -63,7 +63,7 @@ func (w *watch) start(c *Conn, limit time.Duration, idle func()) {
 	})
 }
 
-// look is a tick. broken says that the connection is dead, quiet that nothing was sent.
+// look is a tick. broken reports that the connection is dead, quiet that nothing was sent.
 func (w *watch) look(c *Conn, breakAfter int) (broken, quiet bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

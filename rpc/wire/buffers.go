@@ -9,13 +9,13 @@ import (
 
 const (
 	smallestBuffer = 8  // exponent: 256 B
-	largestBuffer  = 20 // exponent: 1 MiB; what is larger is left to the garbage collector
+	largestBuffer  = 20 // exponent: 1 MiB; larger buffers are left to the garbage collector
 )
 
-// Buffers is the pool for everything this package and its gRPC connections read and write. gRPC's
-// own pool clears a buffer of the next of five sizes at every Get, which for messages of a few
-// hundred bytes costs more than filling it. This one has all powers of two and clears nothing:
-// users write what they take before they read it.
+// Buffers is the pool of all buffers that this package and its gRPC connections use. gRPC's own
+// pool has five sizes and clears a buffer at every Get, which for messages of a few hundred bytes
+// costs more than filling it. This pool has all powers of two and clears nothing: users write to a
+// buffer before they read it.
 var Buffers = &bufferPool{}
 
 type bufferPool struct {

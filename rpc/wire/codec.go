@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// MaxMessageBytes bounds one message: the largest transaction (64 MiB) and what surrounds it.
+// MaxMessageBytes bounds one message: the largest transaction (64 MiB) with its overhead.
 const MaxMessageBytes = transport.MaxMessageBytes
 
 // Codec is the gRPC codec of all Tidemark connections: generated marshalling for messages that have
@@ -30,8 +30,8 @@ var _ encoding.CodecV2 = Codec{}
 // protobuf.
 func (Codec) Name() string { return "proto" }
 
-// generatedMessage is a message that is marshalled without reflection. It is also an aliasing or a
-// copying one.
+// generatedMessage is a message that is marshalled without reflection. It is also an Aliasing or a
+// copying message.
 type generatedMessage interface {
 	proto.Message
 	SizeVT() int
@@ -45,7 +45,8 @@ type Aliasing interface {
 	UnmarshalVTUnsafe([]byte) error
 }
 
-// copying is a message of the cluster's tables (clusterpb), which is kept for long.
+// copying is a message of the cluster's tables (clusterpb), whose fields are copied because it is
+// kept for long.
 type copying interface {
 	proto.Message
 	UnmarshalVT([]byte) error
@@ -57,14 +58,14 @@ type Encoder interface {
 	Encode() (mem.BufferSlice, error)
 }
 
-// Arrival is what a receiver gives to gRPC in place of a message, to learn of the encoded message
-// before it is decoded.
+// Arrival is passed to gRPC by a receiver in place of a message, so that it learns of the encoded
+// message before that is decoded.
 type Arrival interface {
-	// Arrived is told how many bytes the encoding has, and returns the message to decode into.
+	// Arrived is called with the length of the encoding, and returns the message to decode into.
 	Arrived(bytes int) (message any)
-	// Admit says whether a message with this encoding and shape may be decoded. If not, the codec
-	// leaves the message as it is and returns no error, since gRPC would answer the call with an
-	// error of its own: the receiver knows what it has refused.
+	// Admit reports whether a message with this encoding and shape may be decoded. If not, the
+	// codec leaves the message unchanged and returns no error, because gRPC would answer the call
+	// with an error of its own: the receiver knows what it has refused.
 	Admit(encoded []byte, s *Shape) bool
 }
 
@@ -140,10 +141,10 @@ func UnmarshalOwned(b []byte, m Aliasing) error {
 	return m.UnmarshalVTUnsafe(b)
 }
 
-// ownedCopy gives the bytes in a buffer that belongs to what aliases it, and goes when that goes.
+// ownedCopy returns a copy of the bytes that belongs to the message that aliases it.
 func ownedCopy(data mem.BufferSlice) []byte {
 	if len(data) == 1 {
-		return append([]byte(nil), data[0].ReadOnlyData()...) // spares the clearing that make would do
+		return append([]byte(nil), data[0].ReadOnlyData()...) // make would clear the memory
 	}
 	return data.Materialize()
 }
@@ -151,9 +152,9 @@ func ownedCopy(data mem.BufferSlice) []byte {
 // VarintSize is the length of x as a protobuf varint.
 func VarintSize(x uint64) int { return (bits.Len64(x|1) + 6) / 7 }
 
-// CloneRequest is a copy of a request in a buffer of its own. The requests of one message share the
-// message's buffer, which lives for as long as any of them: one that may wait for long is kept as a
-// copy, so that it holds what it counts for, and not a message of MaxMessageBytes.
+// CloneRequest returns a copy of a request in a buffer of its own. The requests of one message
+// share the message's buffer, which lives as long as any of them: a request that may wait for long
+// is cloned, so that it keeps only its own memory, and not a message of up to MaxMessageBytes.
 func CloneRequest(q *kvpb.Request) *kvpb.Request {
 	b, err := q.MarshalVT()
 	if err != nil {

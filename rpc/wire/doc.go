@@ -1,6 +1,6 @@
-// Package wire has what both ends of a connection need to understand each other's bytes: the codec
-// of all gRPC connections with its buffers, the check of how many parts a message has, the
-// conversion of timestamps, the encoding of rows, and errors as they travel.
+// Package wire is the encoding that both ends of a connection share: the codec of all gRPC
+// connections with its buffers, the check of how many parts a message has, the conversion of
+// timestamps, the encoding of rows, and errors.
 //
 // # Invariants
 //
@@ -10,6 +10,6 @@
 //   - No message is decoded before its parts are counted, if it is large: the encoding of an empty
 //     part takes two bytes, and the part a hundred bytes of memory.
 //
-// The package has no state but a pool of buffers. It imports hlc, rpc/transport and the generated
-// protocol packages, and nothing else of Tidemark.
+// The only state of the package is a pool of buffers. It imports hlc, rpc/transport and the
+// generated protocol packages, and nothing else of Tidemark.
 package wire

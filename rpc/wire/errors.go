@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What gRPC and the net package wrap around the words that matter, and what is left of it.
+// Texts that gRPC and package net wrap around the relevant text, and their replacements.
 var wrappings = []struct {
 	pattern *regexp.Regexp
 	rest    string
@@ -27,9 +27,9 @@ var wrappings = []struct {
 	{regexp.MustCompile(`(?:read|write) tcp \S+: (?:read|write): `), ""},
 }
 
-// Reason is why a call to another server failed, in words for people who know its address: what
-// gRPC and the network put around them is taken off. Of a connection that could not be made it says
-// what to do about it (see connectionFailures).
+// Reason returns why a call to another server failed, for readers who know its address: the
+// wrapping of gRPC and the network is removed. For a connection that could not be made it also says
+// what to do (see connectionFailures).
 func Reason(err error) string {
 	if err == nil {
 		return "no reason known"
@@ -58,12 +58,12 @@ func Reason(err error) string {
 	return text
 }
 
-// connectionFailures are the ways in which a connection cannot be made, by a part of gRPC's, TLS's
-// or the network's words. The first that fits counts: what was refused is looked for before how the
-// connection ended. Where something is to be done, it stands behind a colon. The words are those of
-// a program; the command line puts its flags in their place.
+// connectionFailures lists the ways in which a connection can fail, by a part of the text of gRPC,
+// TLS or the network. The first match counts, so reasons of a refusal come before ways in which a
+// connection ends. Advice stands behind a colon. The words are those of a program; the command line
+// replaces them by its flags.
 var connectionFailures = []struct{ part, says string }{
-	// What the other side said in plain text.
+	// The other side answered in plaintext.
 	{"*http2.GoAwayFrame", ReasonWantsTLS},
 	{"TLS is required", ReasonWantsTLS},
 	{"first record does not look like a TLS handshake", ReasonNoTLS},
@@ -73,7 +73,7 @@ var connectionFailures = []struct{ part, says string }{
 	{"initial http2 frame from server is not a settings frame", reasonNotTidemark},
 	{"bogus greeting", reasonNotTidemark},
 
-	// What is wrong with the server's certificate, as this side sees it.
+	// This side rejects the server's certificate.
 	{"certificate signed by unknown authority", ReasonUnknownAuthority},
 	{"certificate is not trusted", ReasonUnknownAuthority},
 	{"certificate has expired or is not yet valid", reasonServerExpired},
@@ -84,7 +84,7 @@ var connectionFailures = []struct{ part, says string }{
 	{"failed to verify certificate",
 		"the server's certificate is refused here: see that it is one for servers"},
 
-	// What the server said of the client's certificate.
+	// The server rejects the client's certificate.
 	{"remote error: tls: certificate required", ReasonWantsCertificate},
 	{"remote error: tls: unknown certificate authority",
 		"the server refused the client certificate, since it knows no authority that signed it: " +
@@ -101,7 +101,7 @@ var connectionFailures = []struct{ part, says string }{
 	{"authentication handshake failed: EOF", reasonClosed},
 	{"authentication handshake failed: read tcp", reasonClosed},
 
-	// How it ended, when nothing was said.
+	// The connection ended without a reason.
 	{"error reading server preface", reasonClosed},
 	{"failed to write client preface", reasonClosed},
 }
@@ -128,7 +128,7 @@ const (
 		"or is not a server of Tidemark, or of another version"
 )
 
-// connectionFailure finds the failure that a text tells of; it is empty if there is none.
+// connectionFailure returns the failure that a text describes; empty if there is none.
 func connectionFailure(text string) string {
 	for _, f := range connectionFailures {
 		if strings.Contains(text, f.part) {
@@ -138,7 +138,7 @@ func connectionFailure(text string) string {
 	return ""
 }
 
-// Advised says that Reason says what to do about the error, so that nothing more general need be
+// Advised reports that Reason says what to do about the error, so that no general advice need be
 // added.
 func Advised(err error) bool {
 	text := Reason(err)
@@ -150,7 +150,7 @@ func Advised(err error) bool {
 	return false
 }
 
-// ErrorDetail finds the first detail of type T in the gRPC error in err's chain.
+// ErrorDetail returns the first detail of type T in the gRPC error in err's chain.
 func ErrorDetail[T proto.Message](err error) (detail T, ok bool) {
 	for _, d := range status.Convert(err).Details() {
 		if detail, ok = d.(T); ok {
@@ -160,7 +160,7 @@ func ErrorDetail[T proto.Message](err error) (detail T, ok bool) {
 	return detail, false
 }
 
-// Unavailable makes a gRPC status of the failure to connect.
+// Unavailable makes a gRPC status from a failure to connect.
 func Unavailable(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -168,7 +168,7 @@ func Unavailable(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// ErrorResponse is the response to a request that has failed.
+// ErrorResponse returns the response to a request that has failed.
 func ErrorResponse(id uint64, code kvpb.ErrorCode, message string) *kvpb.Response {
 	return &kvpb.Response{Id: id, Error: &kvpb.Error{Code: code, Message: message}}
 }

@@ -13,35 +13,35 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// An empty sub-message takes two bytes on the wire and a hundred in memory, so a message that is
-// within its limit of bytes may decode to gigabytes. Large messages are therefore counted before
-// they are decoded. Small ones cannot grow far, and need not pay for it.
+// An empty sub-message takes two bytes on the wire and a hundred in memory, so a message within its
+// limit of bytes may decode to gigabytes. Therefore the parts of large messages are counted before
+// decoding. Small messages cannot grow far, and are not counted.
 //
-// What is counted follows the descriptors: all sub-messages and all elements of lists, at any
-// depth, of everything that a server can be sent. Bytes of the user's content are never looked
-// into, whatever they look like.
+// The parts are, following the descriptors, all sub-messages and all elements of lists, at any
+// depth, of every message that a server accepts. Bytes of the user's content are never parsed.
 const (
 	// countedFrom is the size from which a message is counted: 1 MiB grows to some 80 MiB at worst.
 	countedFrom = 1 << 20
-	// MaxRequestParts is the limit for requests together with their operations, keys and spans. The
-	// largest transaction has 100,000 writes, and as many reads.
+	// MaxRequestParts bounds requests together with their operations, keys and spans. The largest
+	// transaction has 100,000 writes, and as many reads.
 	MaxRequestParts = 1 << 18
-	// MaxMessageParts is the limit for Raft messages together with their entries, and for all others.
+	// MaxMessageParts bounds Raft messages together with their entries, and all other messages.
 	MaxMessageParts = 1 << 20
 )
 
-// Shape says what is counted of messages of one type.
+// Shape says which fields of a message type have parts to count.
 type Shape struct {
-	// fields are the shapes of the sub-messages and of the elements of lists, by field number; nil
-	// for what is not counted. Empty if the message, or element, has no parts of its own.
+	// fields holds the shapes of the sub-messages and of the elements of lists, by field number;
+	// nil for fields that are not counted. Empty if the message, or element, has no parts of its
+	// own.
 	fields []*Shape
-	// numbers is set for a list of numbers, which stand in one field; width is the bytes of each, 0
-	// where that varies.
+	// numbers is set for a list of numbers, which are packed in one field; width is the bytes of
+	// each, 0 if that varies.
 	numbers bool
 	width   int
 }
 
-// numbersIn is how many numbers a packed list has: of those of varying length, each ends with the
+// numbersIn returns how many numbers a packed list has. Numbers of varying length end with the
 // first byte below 128.
 func (s *Shape) numbersIn(content []byte) (n int) {
 	if s.width > 0 {
@@ -55,12 +55,13 @@ func (s *Shape) numbersIn(content []byte) (n int) {
 	return n
 }
 
-// widths are the bytes of the numbers that are always as long.
+// widths holds the bytes of the numbers of fixed length.
 var widths = map[protoreflect.Kind]int{protoreflect.Fixed32Kind: 4, protoreflect.Sfixed32Kind: 4,
 	protoreflect.FloatKind: 4, protoreflect.Fixed64Kind: 8, protoreflect.Sfixed64Kind: 8,
 	protoreflect.DoubleKind: 8}
 
-// shapes are those of what servers are sent: of the inputs of all methods, and of what peers send.
+// shapes holds the shapes of the messages that servers accept: the inputs of all methods, and the
+// messages of peers.
 var shapes = func() map[protoreflect.FullName]*Shape {
 	known := make(map[protoreflect.FullName]*Shape)
 	inputs := make(map[protoreflect.FullName]*Shape)
@@ -74,23 +75,23 @@ var shapes = func() map[protoreflect.FullName]*Shape {
 			}
 		}
 	}
-	// It comes on connections of package transport only.
+	// MessageBatch comes on connections of package transport only.
 	batch := new(peerpb.MessageBatch).ProtoReflect().Descriptor()
 	inputs[batch.FullName()] = ShapeOf(batch, known)
 	return inputs
 }()
 
-// shapeOfInput is the shape of a message of the data path or of the cluster's tables; nil if no
-// server is sent such messages.
+// shapeOfInput returns the shape of a message of the data path or of the cluster's tables; nil if
+// servers accept no such messages.
 func shapeOfInput(m proto.Message) *Shape {
 	return shapes[m.ProtoReflect().Descriptor().FullName()]
 }
 
-// otherShapes are those of messages of services that other packages bring, by full names. Each is
-// made when its message is first decoded.
+// otherShapes holds the shapes of messages of other packages' services, by full names. Each is made
+// when its message is first decoded.
 var otherShapes sync.Map
 
-// OtherShape is the shape of a message of a service that another package brings.
+// OtherShape returns the shape of a message of another package's service.
 func OtherShape(m proto.Message) *Shape {
 	descriptor := m.ProtoReflect().Descriptor()
 	if s, ok := otherShapes.Load(descriptor.FullName()); ok {
@@ -101,8 +102,8 @@ func OtherShape(m proto.Message) *Shape {
 	return s.(*Shape)
 }
 
-// checkOtherParts is checkParts for a message of a service that another package brings. Its content
-// comes from clients, as that of requests does.
+// checkOtherParts is checkParts for a message of another package's service. Its content comes from
+// clients, as that of requests does.
 func checkOtherParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
@@ -110,7 +111,7 @@ func checkOtherParts(b []byte, m proto.Message) error {
 	return OtherShape(m).check(b, MaxRequestParts)
 }
 
-// ShapeOf makes the shape of a type; known are those that were made before.
+// ShapeOf makes the shape of a type; known holds the shapes made before.
 func ShapeOf(message protoreflect.MessageDescriptor,
 	known map[protoreflect.FullName]*Shape) *Shape {
 	if s := known[message.FullName()]; s != nil {
@@ -137,8 +138,8 @@ func ShapeOf(message protoreflect.MessageDescriptor,
 	return s
 }
 
-// CheckParts refuses the encoding of a message that has too many parts. What is small, or not for
-// servers, passes.
+// CheckParts refuses the encoding of a message that has too many parts. Small messages, and
+// messages that servers do not accept, pass.
 func CheckParts(b []byte, m proto.Message) error {
 	if len(b) < countedFrom {
 		return nil
@@ -163,11 +164,11 @@ func (s *Shape) check(b []byte, limit int) error {
 	return err
 }
 
-// PartBytes is about how much memory a part takes, beside its content.
+// PartBytes estimates the memory of a part, besides its content.
 const PartBytes = 128
 
-// DecodedSize is about how much memory a message of the data path takes when it is decoded. b is
-// its encoding, which has been checked. Up to smallMessage its parts are not counted.
+// DecodedSize estimates the memory of a decoded message of the data path. b is its encoding, which
+// has been checked. Up to smallMessage its parts are not counted.
 func DecodedSize(b []byte, m proto.Message) int {
 	if len(b) <= SmallMessage {
 		return len(b)
@@ -175,8 +176,8 @@ func DecodedSize(b []byte, m proto.Message) int {
 	return shapeOfInput(m).Memory(b)
 }
 
-// Memory is about how many bytes of memory a message takes when it is decoded. A nil shape has no
-// parts. What is not valid is refused by decoding.
+// Memory estimates the memory of a decoded message in bytes. A nil shape has no parts. Invalid
+// encodings are refused by decoding.
 func (s *Shape) Memory(b []byte) int {
 	if s == nil {
 		return len(b)
@@ -185,10 +186,10 @@ func (s *Shape) Memory(b []byte) int {
 	return len(b) + parts*PartBytes
 }
 
-// SmallMessage has some fifty empty parts at the most.
+// SmallMessage is the size of an encoding that has some fifty empty parts at most.
 const SmallMessage = 128
 
-// part is the shape of a field; nil if it is not counted.
+// part returns the shape of a field; nil if it is not counted.
 func (s *Shape) part(number protowire.Number) *Shape {
 	if int64(number) >= int64(len(s.fields)) {
 		return nil
@@ -196,9 +197,9 @@ func (s *Shape) part(number protowire.Number) *Shape {
 	return s.fields[number]
 }
 
-// Count counts the parts of an encoded message, up to a little more than limit. What is no valid
-// encoding is refused: decoding takes some of it for valid (field numbers beyond 32 bits, for one),
-// and would go on where counting could not.
+// Count counts the parts of an encoded message, up to a little more than limit. It refuses invalid
+// encodings: decoding accepts some of them (field numbers beyond 32 bits, for one), and would go on
+// where counting could not.
 func (s *Shape) Count(b []byte, limit int) (count int, err error) {
 	for len(b) > 0 && count <= limit {
 		number, kind, n := protowire.ConsumeTag(b)

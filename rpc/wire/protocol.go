@@ -3,8 +3,8 @@ package wire
 import "github.com/tidemarkdb/tidemark/rpc/transport"
 
 // A connection of package transport begins with a hello: one byte that says what the connection is
-// for, and then the identity of the opener. For a client that is an encoded BatchRequest which
-// holds its Hello; for a peer, see package peer.
+// for, and the identity of the opener. For a client that is an encoded BatchRequest with its Hello;
+// for a peer, see package peer.
 const (
 	HelloClient = 'c'
 	HelloPeer   = 'p'
@@ -13,25 +13,31 @@ const (
 const (
 	// MaxTokenBytes bounds a token that identifies a user.
 	MaxTokenBytes = 4 << 10
-	// MaxCallBytes bounds the request of a call on a client's connection. A larger one is for gRPC.
+	// MaxCallBytes bounds the request of a call on a client's connection. A larger request goes by
+	// gRPC.
 	MaxCallBytes = 64 << 10
 )
 
+// CallsNotMade is the reason with which a server ends the connections of clients when it closes and
+// has answered all calls that it has made: a call without an answer was not made. The text is part
+// of the protocol.
+const CallsNotMade = "this server is closing; calls without an answer were not made"
+
 const (
-	// ClientSilence is how long the side that has opened a connection hears nothing on it before it
-	// breaks it, ServerSilence the side that has accepted it.
+	// ClientSilence is how long the opener of a connection hears nothing on it before it closes it;
+	// ServerSilence is the same for the acceptor.
 	ClientSilence = 4 * transport.Tick
 	ServerSilence = 6 * transport.Tick
 )
 
-// What both ends of a gRPC connection are made with.
+// Parameters of both ends of a gRPC connection.
 const (
-	// Flow-control windows. Fixed ones, so that gRPC does not probe the bandwidth with pings. A
-	// stream's window bounds what its sender can make the receiver hold unread. Of clients it is
-	// enough for 30 MB/s over 30 ms. Of servers, which have thousands of streams, it is the smallest
-	// that there can be: what is being received is granted all of its message (limit.RecvBudget). The
-	// connection's does not couple streams: gRPC reopens it when bytes arrive, not when they are
-	// read.
+	// StreamWindow and the others are flow-control windows. They are fixed, so that gRPC does not
+	// probe the bandwidth with pings. A stream's window bounds the unread bytes that its sender can
+	// make the receiver hold. For clients it suffices for 30 MB/s over 30 ms. For servers, which
+	// have thousands of streams, it is the smallest possible: while a message is being received,
+	// its whole length is granted (limit.RecvBudget). The connection's window does not couple
+	// streams: gRPC reopens it when bytes arrive, not when they are read.
 	StreamWindow      = 1 << 20
 	LeastStreamWindow = 64 << 10
 	ConnectionWindow  = 16 << 20

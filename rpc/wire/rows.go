@@ -14,7 +14,7 @@ import (
 type Row struct {
 	Key, Value []byte
 	Version    hlc.Timestamp
-	// Expires is the wall time from which on the value is none any more; 0: it does not expire.
+	// Expires is the wall time at which the value expires; 0: it does not expire.
 	Expires int64
 }
 
@@ -81,8 +81,7 @@ var (
 	errType = errors.New("malformed rows: a field has the wrong type")
 )
 
-// DecodeRows decodes a kvpb.Rows. Keys and values alias the argument. Fields that are not known are
-// skipped.
+// DecodeRows decodes a kvpb.Rows. Keys and values alias the argument. Unknown fields are skipped.
 func DecodeRows(encoded []byte) ([]Row, error) {
 	count := 0
 	if err := eachField(encoded,
@@ -140,7 +139,7 @@ func (r *Row) decode(pair []byte) error {
 	return err
 }
 
-// stamp takes in a field of the version.
+// stamp decodes a field of the version.
 func (r *Row) stamp(number protowire.Number, kind protowire.Type, _ []byte, x uint64) error {
 	switch number {
 	case 1:
@@ -153,8 +152,8 @@ func (r *Row) stamp(number protowire.Number, kind protowire.Type, _ []byte, x ui
 	return nil
 }
 
-// eachField walks over the fields of an encoded message, until f fails. b and x are the contents of
-// those of a type that has such.
+// eachField walks over the fields of an encoded message, until f fails. b or x is the content,
+// depending on the field's type.
 func eachField(encoded []byte,
 	f func(number protowire.Number, kind protowire.Type, b []byte, x uint64) error) error {
 	for len(encoded) > 0 {

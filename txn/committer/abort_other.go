@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// AbortOther aborts a transaction that may be another client's, as an operator requests, and
-// releases its locks on the given keys, at least one for each partition. It returns how the
-// transaction ended; nil if nothing is known of it any more, and nothing was done. It may be
-// repeated.
+// AbortOther aborts a transaction at an operator's request; the transaction may be another
+// client's. AbortOther releases the transaction's locks on the given keys, at least one key for
+// each partition. It returns how the transaction ended; nil if nothing is known of the transaction
+// any more, and nothing was done. It may be repeated.
 func (c *Committer) AbortOther(ctx context.Context, t *kvpb.Transaction,
 	locked []Key) (*kvpb.TransactionStatus, error) {
 	places, _ := c.placesOf(ctx, locked) // they only help

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// activity measures what the application does with a transaction. The application counts its calls,
-// which costs next to nothing; the goroutine of heartbeats looks at the time, once in a
+// activity measures for how long the application has made no call. The application counts its
+// calls, which costs next to nothing; the heartbeat goroutine reads the clock, once in a
 // heartbeatTick.
 type activity struct {
-	// entered and left count calls that have begun, and that have ended.
+	// entered and left count the calls that have begun, and the calls that have ended.
 	entered, left atomic.Uint64
-	// seen is the value of entered at the last heartbeatTick; since is when it last changed.
+	// seen is the value of entered at the last heartbeatTick; since is when seen last changed.
 	// Transaction.mu guards both.
 	seen  uint64
 	since time.Time
@@ -24,7 +24,7 @@ func (t *Transaction) Enter() { t.activity.entered.Add(1) }
 // Leave notes the end of a call.
 func (t *Transaction) Leave() { t.activity.left.Add(1) }
 
-// look notes whether the application has made a call.
+// look records whether the application has made a call since the last tick.
 func (a *activity) look(now time.Time) {
 	entered := a.entered.Load()
 	if left := a.left.Load(); entered != left || entered != a.seen || a.since.IsZero() {

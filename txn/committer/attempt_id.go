@@ -15,19 +15,19 @@ import (
 // transaction. Its methods may be called from any goroutine.
 //
 // Attempts of one transaction began at the same time, so ids decide between them (txn.Older). A
-// later attempt is the wanted one, and has the lower id. A request of an earlier attempt may still
-// be on its way, or wait for a lock, and must not abort the later one. Ids of different
-// transactions differ in the shared bytes, so they are in the same order whichever attempts meet.
+// later attempt has the lower id and so goes first: requests of an earlier attempt may still run,
+// or wait for a lock, and must not abort the later attempt. Ids of different transactions differ in
+// the shared bytes, so their order does not depend on the attempts.
 type attemptIDs struct {
 	mu     sync.Mutex
 	shared [txn.SharedSize]byte
-	// keyspaces are those in which attempts have written or locked keys, in no order.
+	// keyspaces are the keyspaces in which attempts have written or locked keys, in no order.
 	keyspaces []keys.KeyspaceID
-	// last is the number of the latest attempt, 0 if there was none.
+	// last is the number of the latest attempt, 0 before the first.
 	last uint32
 }
 
-// meets notes a keyspace in which an attempt writes or locks keys.
+// meets records a keyspace in which an attempt writes or locks keys.
 func (f *attemptIDs) meets(id keys.KeyspaceID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,9 +37,10 @@ func (f *attemptIDs) meets(id keys.KeyspaceID) {
 }
 
 // begun returns the beginning (txn.Info.Begun) of an attempt that begins now, of a transaction
-// whose first attempt began at first. It is first, or if the keyspaces do not believe so early a
-// time, the earliest that they do. That still goes before nearly every other transaction; only
-// among those that have taken as long do the beginnings of attempts decide.
+// whose first attempt began at first. The beginning is first, or the earliest time that the
+// keyspaces accept (txn.Limits.TooOld), if first is earlier. Such an attempt still goes before
+// nearly every other transaction; among transactions that have all taken so long, the attempts'
+// beginnings decide.
 func (f *attemptIDs) begun(s Sender, first, now hlc.Timestamp) hlc.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,8 +62,8 @@ func (f *attemptIDs) next(random func() uint64) (id txn.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last <= 1 {
-		// A new transaction; or one that has used up its numbers, and continues as another
-		// transaction.
+		// A new transaction; or a transaction that has used up its numbers, and continues as
+		// another one.
 		binary.BigEndian.PutUint64(f.shared[:], random())
 		binary.BigEndian.PutUint32(f.shared[8:], uint32(random()>>32))
 		f.last = math.MaxUint32

@@ -16,24 +16,25 @@ import (
 const (
 	// endPause is the pause before a decision with unknown outcome is asked for again.
 	endPause = 100 * time.Millisecond
-	// maxLead bounds how far into the future a transaction is moved that readers push again and
-	// again.
+	// maxLead bounds how far into the future the commit timestamp is moved for a transaction that
+	// readers push again and again.
 	maxLead = 50 * time.Millisecond
-	// yieldAfter is the number of pushes after which a transaction gives way to older ones that are
-	// about to write what it has read. Such a transaction may be the pusher: two transactions that
-	// have each read what the other writes push each other, and would do so for ever. A single push
-	// may be a reader's.
+	// yieldAfter is the number of pushes after which a transaction gives way to older transactions
+	// that are about to write keys that it has read. An older transaction may itself be the pusher:
+	// two transactions that have each read what the other writes push each other, and would do so
+	// for ever. A single push may be a reader's.
 	yieldAfter = 2
 	// holdAfter is the number of pushes after which a transaction makes readers wait for its
-	// commit. It is not below yieldAfter, so that transactions that wait for each other give way.
+	// commit. holdAfter is at least yieldAfter, so that transactions that wait for each other give
+	// way first.
 	holdAfter = 2
 )
 
-// Commit applies the writes, all at the timestamp that it returns, provided that what was read is
-// unchanged up to then. With wait set it returns only when every clock of the cluster has passed
+// Commit applies all writes at the timestamp that it returns, provided that the reads are unchanged
+// up to that timestamp. With wait set it returns only when every clock of the cluster has passed
 // that timestamp. After an error the transaction is not committed and never will be, unless the
-// error is ErrOutcomeUnknown. The transaction has ended in any case. The writes' keys are distinct;
-// they, and the reads, belong to the Transaction from now on.
+// error is ErrOutcomeUnknown. The transaction has ended in any case. The keys of the writes must be
+// distinct. Commit takes over the writes and the reads.
 //
 // A transaction without writes is committed as of reads.At.
 func (t *Transaction) Commit(ctx context.Context, writes []Write, reads Reads,
@@ -90,7 +91,8 @@ func keysOf(writes []Write) []Key {
 	return out
 }
 
-// onePhase commits with one request, if possible; took is set if it was tried.
+// onePhase tries to commit with one request; took is false if one phase is not
+// possible; then nothing was sent.
 func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 	wait bool) (at hlc.Timestamp, took bool, err error) {
 	for {
@@ -116,19 +118,19 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 			return hlc.Timestamp{}, true, &Error{Kind: ErrOutcomeUnknown, Cause: err}
 		}
 		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked)+len(t.held.all) == 0 {
-			// The partition has split, or merged. (A lock of the transaction on the key, or on a
-			// span with it, would block the question.)
+			// The partition has split, or merged. (Locks of the transaction on the key, or on a
+			// span with the key, would block executed.)
 			at, err = t.executed(ctx, r)
 		}
 		switch {
 		case err == nil:
-			// The commit has released the locks, all of them in this partition; there is no record
-			// that could say so.
+			// The commit has released the locks, which are all in this partition, and no record
+			// exists for heartbeats.
 			t.c.stopHeartbeats(t)
 			t.endHeldBut(committed, at)
 			return at, true, nil
 		case unknown(err):
-			// The early locks may go: if the request is still executed, it needs none of them.
+			// The early locks may go: the request needs no locks if it still executes.
 			t.abort(nil)
 			if errors.Is(err, ErrMoved) {
 				if at, err := t.askOnePhase(ctx, r); err == nil || Retryable(err) {
@@ -178,8 +180,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 	if !slices.ContainsFunc(mutations, func(m mutation) bool {
 		return t.anchor.same(Key{m.keyspace, m.Key})
 	}) {
-		// Writes at the anchor were taken back after keys were locked, or spans were held: the
-		// record, if there is one, may be in another partition.
+		// If writes at the anchor were taken back after keys were locked, or spans were held, the
+		// record may be in another partition.
 		p, err := t.c.sender.Locate(ctx, t.anchor)
 		if err != nil || !p.same(c.place) {
 			return nil, false, nil // two phases find the error
@@ -188,8 +190,8 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 			return c.fits(p) && p.holds(c.place, func(yield func([]byte) bool) { yield(t.anchor.Key) })
 		}
 	}
-	// Keys that were read under a lock are checked like the rest: that costs nothing more, and
-	// holds even if the lock is gone.
+	// Keys read under a lock are checked like the rest: the check costs no extra request, and holds
+	// even if the lock is gone.
 	read, err := t.c.readChunks(ctx,
 		append(reads.Keys[:len(reads.Keys):len(reads.Keys)], reads.Locked...), reads.Spans)
 	if err != nil || len(read) > 1 || (len(read) == 1 && !read[0].place.same(c.place)) {
@@ -218,7 +220,7 @@ func (t *Transaction) oneRequest(ctx context.Context, writes []Write, reads Read
 		}}}}, true, nil
 }
 
-// mutation returns the write in the form of a request. known are the keys that were read.
+// mutation returns the write as a mutation of a request. known are the keys that were read.
 func (w *Write) mutation(known map[string]bool) mutation {
 	m := &kvpb.Mutation{Key: w.Key.Key, Value: w.Value, Read: len(known) > 0 && known[w.mapKey()]}
 	if w.Delete {
@@ -266,7 +268,7 @@ func (t *Transaction) twoPhase(ctx context.Context, writes []Write, reads Reads,
 	return wire.FromTimestamp(status.Timestamp), nil
 }
 
-// decision is the second phase.
+// decision runs the second phase: the commit of the record.
 type decision struct {
 	t     *Transaction
 	locks []Key
@@ -275,9 +277,9 @@ type decision struct {
 	// maybe is set if a request to commit was sent that may have been executed, and could still
 	// succeed.
 	maybe bool
-	// last is the last timestamp that was asked for.
+	// last is the last timestamp at which a commit was asked for.
 	last hlc.Timestamp
-	// pushed counts the pushes of the transaction.
+	// pushed counts how often the transaction was pushed.
 	pushed int
 }
 
@@ -293,7 +295,7 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 				Yield: d.pushed >= yieldAfter}
 			if err := t.c.refreshLike(ctx, like, d.reads, at); err != nil {
 				// No request to commit can succeed: either none was sent, or the record has a bound
-				// above the timestamps of all.
+				// above the timestamp of each.
 				return nil, err
 			}
 			d.reads.At = at
@@ -306,15 +308,16 @@ func (d *decision) decide(ctx context.Context, at hlc.Timestamp) (*kvpb.Transact
 		t.c.metrics.pushed.Inc()
 		at = bound.Next()
 		if d.pushed > 1 {
-			// Readers keep coming. A slightly later timestamp lets them read below it.
+			// Readers keep pushing. Under a timestamp slightly in the future they read without a
+			// push.
 			at = at.Add(t.c.lead(d.pushed))
 		}
 	}
 }
 
-// lead returns how far above the latest reader a transaction is moved that was pushed so often: not
-// further than clocks of the cluster may differ. A reader's clock may be ahead by that already, and
-// no server accepts a timestamp more than twice as far in the future.
+// lead returns how far above the latest reader a commit timestamp is moved after so many pushes.
+// The lead is at most the maximum clock offset of the cluster: a reader's clock may be ahead by one
+// offset already, and servers refuse timestamps more than two offsets in the future.
 func (c *Committer) lead(pushed int) time.Duration {
 	d := min(maxLead, time.Millisecond<<min(pushed, 10))
 	if bound := c.sender.MaxClockOffset(); bound > 0 {
@@ -323,8 +326,8 @@ func (c *Committer) lead(pushed int) time.Duration {
 	return d
 }
 
-// ask asks for the decision until there is one. If the transaction can only commit above a
-// timestamp, it returns that as bound.
+// ask asks for the decision until it is made. If the transaction can only commit above a timestamp,
+// ask returns that timestamp as bound.
 func (d *decision) ask(ctx context.Context,
 	at hlc.Timestamp) (bound hlc.Timestamp, status *kvpb.TransactionStatus, err error) {
 	t := d.t
@@ -346,7 +349,7 @@ func (d *decision) ask(ctx context.Context,
 		switch {
 		case !answered:
 		case r.Code == kvpb.ErrorCode_TRANSACTION_ABORTED:
-			// This is final; all other requests that were sent get the same answer.
+			// The answer is final; all other requests that were sent get the same answer.
 			d.maybe = false
 			return hlc.Timestamp{}, nil, classify(t.anchor.Keyspace, err)
 		case r.Code == kvpb.ErrorCode_TRANSACTION_PUSHED && at.LessEq(r.Timestamp):
@@ -370,9 +373,9 @@ func (d *decision) ask(ctx context.Context,
 // send asks for the commit at the last timestamp.
 //
 // INVARIANT: a commit names spans that hold every key that may have a lock: the coordinator forgets
-// the decision when no lock is left in these. Partitions only serve to group the keys: a span may
-// reach beyond its partition, or be in several by the time that it is asked about. But the hash
-// numbers must be right, and nothing is sent while that of any key is unknown.
+// the decision when no lock is left in these spans. Partitions only serve to group the keys: a span
+// may reach beyond its partition, and may later lie in several partitions. But the hash numbers
+// must be right, so nothing is sent while a key's hash number is unknown.
 func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 	places, err := d.t.c.placesOf(ctx, d.locks)
 	if err != nil {
@@ -386,7 +389,7 @@ func (d *decision) send(ctx context.Context) (*kvpb.Response, error) {
 		}}})
 }
 
-// settle continues to ask for a decision that the caller no longer waits for, so that others need
+// settle continues to ask for a decision after the caller has stopped waiting, so that others need
 // not find the locks.
 func (d *decision) settle(ctx context.Context) {
 	for {

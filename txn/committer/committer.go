@@ -13,16 +13,19 @@ import (
 
 const (
 	// maxBackground bounds the transactions that are resolved or aborted in the background at a
-	// time; slotTime is how long a further one waits for that. A transaction that has ended must
-	// not hold its caller up because others meet a partition that does not answer.
+	// time; slotTime is how long a further transaction waits for a slot. A transaction that has
+	// ended must not delay its caller because other transactions wait for a partition that does not
+	// answer.
 	maxBackground = 256
 	slotTime      = 100 * time.Millisecond
-	// backgroundTime bounds such work. Others find and resolve what is left.
+	// backgroundTime bounds the time of this work for one transaction. Others find and resolve the
+	// locks that are left.
 	backgroundTime = 10 * time.Second
-	// closeGrace is how long Close lets the work continue.
+	// closeGrace is how long Close waits for background work before it cancels the work.
 	closeGrace = time.Second
-	// A transaction that seems to have begun before the youngest one so far, but by at most
-	// maxEarlier, is taken for younger. If it is more, the clocks were wrong before.
+	// A transaction whose clock reading is below that of the youngest transaction so far, by at
+	// most maxEarlier, is made the younger one. A greater distance means that the clocks were wrong
+	// before.
 	maxEarlier = time.Second
 )
 
@@ -46,7 +49,7 @@ type Committer struct {
 	cancel context.CancelFunc
 	// closing is closed when Close begins: no transaction is live from then on.
 	closing chan struct{}
-	// slots bounds the background work.
+	// slots bounds the background work: a piece of work holds one slot.
 	slots chan struct{}
 
 	// narrow is set if locks are released only within the spans of the transaction's keys, since
@@ -56,21 +59,21 @@ type Committer struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		// live are the transactions that hold locks.
+		// live are the transactions that may hold locks, and so send heartbeats.
 		live map[*Transaction]struct{}
 		// beating is set while the goroutine that sends heartbeats runs.
 		beating bool
 	}
 	goroutines sync.WaitGroup
 
-	// youngest says when the youngest transaction began.
+	// youngest is the beginning of the youngest transaction.
 	youngest struct {
 		sync.Mutex
 		begun hlc.Timestamp
 	}
 }
 
-// New makes a Committer. Close it after use.
+// New makes a Committer. The caller closes the Committer after use.
 func New(cfg Config) (*Committer, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Uint64
@@ -89,8 +92,8 @@ func New(cfg Config) (*Committer, error) {
 }
 
 // Close waits, for a second at most, until resolving has ended, and returns when nothing of the
-// Committer runs any more. The locks of transactions that have not ended are left; others clean
-// them up when they meet them. It may be called more than once.
+// Committer runs any more. Close leaves the locks of transactions that have not ended; requests
+// that meet these locks clean them up. It may be called more than once.
 func (c *Committer) Close() {
 	c.mu.Lock()
 	first := !c.mu.closed
@@ -119,8 +122,8 @@ func (c *Committer) Begin(ctx context.Context) (*Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Its age counts from the call: transactions that begin while it waits for a node to tell the
-	// time are younger.
+	// The age counts from the call: transactions that begin while this one waits for a node's clock
+	// are younger.
 	return c.attempt(ctx, c.age(age.Add(-time.Since(called))), now, new(attemptIDs)), nil
 }
 
@@ -144,8 +147,8 @@ func (c *Committer) attempt(
 		started: hlc.Max(begun, now), ids: f}
 }
 
-// age returns the beginning of a transaction that begins about now. Estimates come from several
-// nodes, and a later one may be lower.
+// age returns the beginning of a transaction that begins now. The estimates come from several
+// nodes' clocks, so a later estimate may be lower.
 func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	c.youngest.Lock()
 	defer c.youngest.Unlock()
@@ -156,8 +159,8 @@ func (c *Committer) age(estimate hlc.Timestamp) hlc.Timestamp {
 	return estimate
 }
 
-// background runs f concurrently with the caller, with a context of its own. If too much runs
-// already, it waits for a moment, and then drops f: others clean up what is left.
+// background runs f concurrently with the caller, with its own context. If no slot becomes free
+// within slotTime, background drops f: others clean up.
 func (c *Committer) background(f func(ctx context.Context)) {
 	c.mu.Lock()
 	if c.mu.closed {

@@ -9,15 +9,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Most transactions that read a key also write it. Such a key is compared with what was read when
-// its lock is acquired: then it need not be refreshed afterwards, and if another transaction writes
-// it, there is nothing to wait for.
+// Most transactions that read a key also write it. Such a key's Prepare compares the key with the
+// value that was read. Then the key needs no refresh afterwards; and if another transaction is
+// writing the key, the Prepare fails at once instead of waiting.
 
-// compared holds the reads with which keys are compared as they are locked, and the partitions that
-// have done so. It may be nil.
+// compared holds the reads that Prepares compare, and the partitions that have compared. It may be
+// nil.
 type compared struct {
 	reads *Reads
-	// known are the keys that are compared; keys that were not compared after all are removed.
+	// known are the keys that are compared; keys that turn out not to be compared are removed.
 	known map[string]bool
 	// under are the partitions that have confirmed the leadership under whose volatile locks keys
 	// were read there.
@@ -59,9 +59,9 @@ func (t *Transaction) Known(writes []Write, reads Reads) (out []Key) {
 }
 
 // toCompare returns the written keys that are compared as they are locked. A later attempt compares
-// only keys that it has locked already. For the rest it waits, which aborts younger transactions: a
-// comparison yields to the holder of the lock, even to a younger transaction that has gone idle,
-// and would do so again and again.
+// only keys that it has locked already. On other keys it waits for locks, which aborts younger
+// transactions. A comparison would fail at any lock, even at that of an idle younger transaction,
+// and the attempts would fail again and again.
 func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	known := reads.known(writes)
 	if t.again {
@@ -73,7 +73,7 @@ func (t *Transaction) toCompare(writes []Write, reads Reads) map[string]bool {
 	return known
 }
 
-// reads reports whether keys of a chunk are to be compared.
+// reads reports whether a chunk has keys to be compared.
 func (c *chunk) reads() bool {
 	for _, m := range c.mutations {
 		if m.Read {
@@ -91,7 +91,7 @@ func (x *compared) ask(c *chunk, p *kvpb.PrepareRequest) {
 	p.ReadAt, p.Leadership = wire.ToTimestamp(x.reads.At), x.reads.Leaderships[c.place.Partition]
 }
 
-// landed notes that a chunk was locked, and whether its keys were compared.
+// landed records that a chunk was locked, and whether its keys were compared.
 func (x *compared) landed(c *chunk, done bool) {
 	if x == nil || !c.reads() {
 		return
@@ -111,8 +111,8 @@ func (x *compared) landed(c *chunk, done bool) {
 	x.under[c.place.Partition] = true
 }
 
-// without returns the reads that are left to be refreshed when the locks have been acquired:
-// without the keys that were compared, and without leaderships under which nothing else was read.
+// without returns the reads that still have to be refreshed when the locks have been acquired: the
+// reads without the compared keys, and without leaderships that covered only compared keys.
 func (c *Committer) without(ctx context.Context, x *compared) (Reads, error) {
 	rest := *x.reads
 	if len(x.known) == 0 {

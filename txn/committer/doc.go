@@ -1,14 +1,14 @@
-// Package committer is the client's side of transactions: it commits what a transaction has read
-// and written, over any number of partitions. The coordinator, in contrast, is the partition that
-// stores the transaction's record, that of its anchor: its decision counts, and the committer asks
-// for it.
+// Package committer is the client's side of transactions: it validates the reads and commits the
+// writes of a transaction, over any number of partitions. The coordinator is the partition of the
+// anchor, which stores the transaction's record. The coordinator decides; the committer asks for
+// the decision.
 //
 // # How a transaction commits
 //
 // The caller (package kv) runs the reads itself, all at one timestamp, and buffers the writes.
 // Commit then takes one of two ways:
 //
-//   - One phase. All that was read, written and locked lies in one partition and is small: one
+//   - One phase. If all keys read, written and locked lie in one partition, and are few: one
 //     request validates the reads and writes everything, in one consensus round.
 //   - Two phases. The writes are prepared in all partitions at the same time, in chunks; each
 //     answer names the lowest timestamp at which its part can be written. The commit timestamp is
@@ -35,8 +35,9 @@
 // # Goroutines
 //
 // A Committer owns one goroutine that sends heartbeats while transactions hold locks, and at most
-// maxBackground others that resolve intents and abort. When all are busy, the caller does that work
-// itself. Close waits for all of them.
+// maxBackground goroutines that resolve intents and abort. When all slots are taken, the caller
+// waits slotTime for one; then the work is left to requests that meet the locks. Close waits for
+// all goroutines.
 //
 // A Transaction is used by one goroutine at a time. The package imports hlc, rpc, range/keys and
 // range/route; never kv.

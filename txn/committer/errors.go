@@ -13,21 +13,21 @@ import (
 
 // The kinds of errors, for errors.Is.
 var (
-	// ErrConflict: another transaction has changed what this one has read, before it could commit.
-	// It is not committed; run it again.
+	// ErrConflict: before the transaction could commit, another one changed keys that it had read.
+	// The transaction is not committed; run it again.
 	ErrConflict = errors.New("conflict")
 	// ErrAborted: another transaction has aborted this one, or its heartbeats were not heard. Run
 	// it again.
 	ErrAborted = errors.New("transaction aborted")
 	// ErrTooOld: the transaction began below the coordinator's garbage collection threshold.
 	ErrTooOld = errors.New("transaction too old")
-	// ErrOutcomeUnknown: the transaction may be committed, or may still be.
+	// ErrOutcomeUnknown: the transaction may be committed, or may still become committed.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	// ErrClosed: the Committer is closed.
 	ErrClosed = errors.New("committer closed")
 )
 
-// Error says how a transaction ended without a commit, or without a known one.
+// Error is the error of a transaction that was not committed, or whose outcome is unknown.
 type Error struct {
 	// Kind is one of the errors above.
 	Kind error
@@ -35,14 +35,16 @@ type Error struct {
 	// transaction in the way. Both are empty if not known.
 	Key   Key
 	Other []byte
-	// Reason is set with ErrAborted.
+	// Reason is why the transaction was aborted; set with ErrAborted.
 	Reason kvpb.AbortReason
-	// Limit is the limit that the transaction has exceeded, if that is the Reason and it is known.
+	// Limit is the limit that the transaction has exceeded, if the Reason is a limit and the limit
+	// is known.
 	Limit time.Duration
-	// LeaderChanged may be set with ErrConflict: perhaps only the leader has changed, which kept
-	// volatile locks under which Key, if it is set, or other keys of its partition were read.
+	// LeaderChanged may be set with ErrConflict. Then perhaps no key has changed: a leader has
+	// changed, and with it were lost the volatile locks under which Key, or if Key is empty other
+	// keys of its partition, were read.
 	LeaderChanged bool
-	// Cause is the answer of a partition, or why there was none.
+	// Cause is the answer of a partition, or why no answer came.
 	Cause error
 }
 
@@ -66,7 +68,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Cause}
 }
 
-// status returns the status of a transaction that ended with ErrAborted.
+// status returns the transaction status in the answer behind an ErrAborted.
 func (e *Error) status() *kvpb.TransactionStatus {
 	return &kvpb.TransactionStatus{State: kvpb.TransactionState_ABORTED, Reason: e.Reason,
 		Wounder:   e.Other,
@@ -85,7 +87,7 @@ func LeaderChanged(err error) bool {
 		e.LeaderChanged
 }
 
-// codeOf returns the code of a partition's answer; ok is false if there was none.
+// codeOf returns the error of a partition's answer; ok is false if no partition answered.
 func codeOf(err error) (r *route.Error, ok bool) {
 	if errors.As(err, &r) && r.Cause == nil {
 		return r, true
@@ -93,7 +95,7 @@ func codeOf(err error) (r *route.Error, ok bool) {
 	return nil, false
 }
 
-// classify makes an *Error of an answer that concerns transactions, and returns others unchanged.
+// classify turns an answer about transactions into an *Error, and returns other errors unchanged.
 func classify(id keys.KeyspaceID, err error) error {
 	r, ok := codeOf(err)
 	if !ok {
@@ -121,13 +123,13 @@ func classify(id keys.KeyspaceID, err error) error {
 	return e
 }
 
-// denied reports whether the client's user may not make the request, which did nothing.
+// denied reports whether a request was refused for lack of permission, and so did nothing.
 func denied(err error) bool {
 	r, ok := codeOf(err)
 	return ok && r.Code == kvpb.ErrorCode_PERMISSION_DENIED && !r.OutcomeUnknown
 }
 
-// unknown reports whether a request that failed may have run.
+// unknown reports whether a failed request may have executed.
 func unknown(err error) bool {
 	var r *route.Error
 	return errors.As(err, &r) && r.OutcomeUnknown

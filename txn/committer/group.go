@@ -8,28 +8,29 @@ import (
 )
 
 const (
-	// chunkKeys bounds one request, and the transactions that commit in one phase, as does
-	// oneBytes. A larger value has a request of its own.
+	// chunkKeys bounds the keys of one request and, like oneBytes, of a one-phase commit. A value
+	// larger than the bytes allow has its own request.
 	chunkKeys = 1000
 	oneBytes  = 1 << 20
-	// chunkBytes bounds one of several requests that acquire locks.
+	// chunkBytes bounds the bytes of a request that acquires locks, if there are several.
 	chunkBytes = 256 << 10
-	// maxParallel bounds the requests of one transaction that are on their way at a time, and
-	// maxBytes their locks (a single request may be larger): requests of others must not wait
-	// behind tens of megabytes in every log of the cluster.
+	// maxParallel bounds the requests of one transaction that run at a time, and maxBytes the bytes
+	// of their locks (a single request may be larger): other clients' requests must not wait behind
+	// tens of megabytes in every log of the cluster.
 	maxParallel = 32
 	maxBytes    = 2 << 20
 	// From manyLocks locks on, only fewParallel partitions are asked at a time to resolve them. To
-	// acquire that many, or more than maxBytes, the requests are as small as given here, and few
-	// are on their way, or one, with a pause before the next (see pacing). Three replicas of 12 KiB
-	// keep two processors busy for half a millisecond; with 64 KiB it was more than two.
+	// acquire that many locks, or more than maxBytes, the requests are bounded by fewKeys and
+	// fewBytes, and few run at a time, or one with a pause before the next (see pacing). A
+	// request of 12 KiB keeps two processors with three replicas busy for half a millisecond, one
+	// of 64 KiB for more than two.
 	manyLocks   = 10_000
 	fewParallel = 2
 	fewKeys     = 48
 	fewBytes    = 12 << 10
 )
 
-// mutation is a mutation and the partition to which it belongs.
+// mutation is a mutation and its partition.
 type mutation struct {
 	keyspace keys.KeyspaceID
 	*kvpb.Mutation
@@ -37,7 +38,7 @@ type mutation struct {
 
 func (m mutation) size() int { return len(m.Key) + len(m.Value) }
 
-// chunk is a group of mutations of one partition that are sent together.
+// chunk is a group of mutations of one partition that one request carries.
 type chunk struct {
 	place     Place
 	mutations []*kvpb.Mutation
@@ -57,7 +58,7 @@ func (c *chunk) fits(p Place) bool {
 	})
 }
 
-// holds reports whether p holds the keys, which lie in from.
+// holds reports whether p holds the keys, which lie in the partition from.
 func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	if p.Hash != from.Hash {
 		return false
@@ -70,8 +71,8 @@ func (p Place) holds(from Place, userKeys func(yield func([]byte) bool)) bool {
 	return true
 }
 
-// chunks sorts mutations by partition, in the order in which the partitions are first met. Each
-// chunk has at most most mutations and limit bytes.
+// chunks groups mutations by partition, in the order of each partition's first mutation. Each chunk
+// has at most most mutations and limit bytes.
 func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int) ([]*chunk, error) {
 	var out []*chunk
 	open := make(map[keys.PartitionID]*chunk)
@@ -93,14 +94,14 @@ func (c *Committer) chunks(ctx context.Context, all []mutation, most, limit int)
 	return out, nil
 }
 
-// readChunk is a group of reads of one partition.
+// readChunk is a group of reads of one partition that one request carries.
 type readChunk struct {
 	place Place
 	set   kvpb.ReadSet
 	bytes int
 }
 
-// key returns a key by which the chunk finds its partition.
+// key returns a key of the chunk, by which its request finds the partition.
 func (r *readChunk) key() []byte {
 	if len(r.set.Keys) > 0 {
 		return r.set.Keys[0]
@@ -128,7 +129,7 @@ func (r *readChunk) fits(p Place) bool {
 	return true
 }
 
-// add takes back the reads of a chunk, to group them anew.
+// add puts the reads of a chunk back, so that they can be grouped anew.
 func (r *Reads) add(c *readChunk) {
 	for _, k := range c.set.Keys {
 		r.Keys = append(r.Keys, Key{c.place.Keyspace, k})
@@ -145,8 +146,8 @@ func (r *Reads) add(c *readChunk) {
 	}
 }
 
-// readChunks sorts reads by partition. A span appears in every partition that it overlaps, clipped
-// to it.
+// readChunks groups reads by partition. A span appears in every partition that it overlaps, clipped
+// to the partition.
 func (c *Committer) readChunks(ctx context.Context, userKeys []Key,
 	spans []Span) ([]*readChunk, error) {
 	var out []*readChunk
@@ -188,7 +189,7 @@ func (c *Committer) readChunks(ctx context.Context, userKeys []Key,
 }
 
 // under adds to the chunks the leaderships of reads under volatile locks. It fails with ErrConflict
-// if a leadership belongs to none of them: its partition has changed.
+// if no chunk has a leadership's partition: the partition has changed.
 func (r *Reads) under(chunks []*readChunk) error {
 	if len(r.Leaderships) == 0 {
 		return nil
@@ -206,7 +207,7 @@ func (r *Reads) under(chunks []*readChunk) error {
 	return nil
 }
 
-// errLost returns the error of reads under volatile locks that are gone.
+// errLost returns the error of reads whose volatile locks are lost.
 func errLost() error {
 	return &Error{Kind: ErrConflict, LeaderChanged: true}
 }

@@ -16,8 +16,8 @@ const (
 	// heartbeatTick is the interval at which the goroutine of heartbeats checks which transactions
 	// are due.
 	heartbeatTick = heartbeatInterval / 4
-	// heartbeatTime bounds the time of a heartbeat. If it is lost, there is time for another before
-	// the transaction counts as abandoned.
+	// heartbeatTime bounds the time of a heartbeat. After a lost heartbeat there is time for
+	// another before the transaction counts as abandoned.
 	heartbeatTime = heartbeatInterval
 )
 
@@ -46,8 +46,8 @@ func (c *Committer) stopHeartbeats(t *Transaction) {
 	c.mu.Unlock()
 }
 
-// beat sends heartbeats until no transaction is live. That is at once when Close begins: no
-// transaction is live then, and startHeartbeats adds none.
+// beat sends heartbeats until no transaction is live, or Close begins. From then on startHeartbeats
+// adds no transaction.
 func (c *Committer) beat() {
 	ticker := time.NewTicker(heartbeatTick)
 	defer ticker.Stop()
@@ -75,8 +75,8 @@ func (c *Committer) beat() {
 	}
 }
 
-// due reports whether a heartbeat is to be sent now, and notes it; dead reports that no caller
-// wants the transaction any more.
+// due reports whether a heartbeat is to be sent now, and records that it is sent; dead reports that
+// the transaction's context has ended.
 func (t *Transaction) due(now time.Time) (due, dead bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func (t *Transaction) heartbeat(now time.Time) {
 	}
 }
 
-// abortedLocked notes that the transaction cannot be committed any more, and ends its wait for
+// abortedLocked records that the transaction cannot be committed any more, and ends its wait for
 // locks.
 func (t *Transaction) abortedLocked(e *Error) {
 	if t.mu.aborted == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // written is a partition, as far as is known, with the lowest and the highest of the transaction's
-// keys that may be locked in it.
+// keys that may have locks in it.
 type written struct {
 	place       Place
 	first, last []byte
@@ -87,19 +87,19 @@ func encoded(all []txn.Participant) []*kvpb.Participant {
 	return out
 }
 
-// fits reports whether all of the locks are in a partition.
+// fits reports whether a partition holds all of the locks.
 func (h *held) fits(p Place) bool {
 	return p.same(h.place) || p.Hash == h.place.Hash && p.Span.ContainsSpan(h.span)
 }
 
-// heldPlaces are places, each between two changes of its span, in the order in which they were
-// added.
+// heldPlaces are places with held spans, in the order in which they were added. A place whose
+// partition changed its span appears once per span.
 type heldPlaces struct {
 	all []*held
 	by  map[asOf]*held
 }
 
-// add adds a span; if its place is there already, that place's span is widened.
+// add adds a span. If the place is present, add widens the place's span.
 func (hs *heldPlaces) add(p Place, span keys.Span) {
 	h := hs.by[p.asOf()]
 	if h == nil {
@@ -118,7 +118,7 @@ func (hs *heldPlaces) add(p Place, span keys.Span) {
 	}
 }
 
-// remove takes a place out.
+// remove removes a place.
 func (hs *heldPlaces) remove(p Place) {
 	if h := hs.by[p.asOf()]; h != nil {
 		delete(hs.by, p.asOf())

@@ -15,12 +15,12 @@ import (
 const holdMost = 64
 
 // Hold locks spans that will be read until the transaction ends: others that want to write there
-// wait. It waits for other transactions' locks in the spans until ctx ends. since is a timestamp at
-// or above all versions in the spans that are held, zero if none is held; whole is set if all of
-// them are held. Leaders hold spans in their memory only, and no more than they have room for, so
-// reads there have to be validated like any other read. anchor becomes the transaction's anchor, if
-// it has none yet. The spans are ordered. A span that the client's user may read and not write is
-// not held.
+// wait. It waits for other transactions' locks in the spans until ctx ends. since is at or above
+// the timestamps of all versions in the held spans, zero if no span is held; whole is set if every
+// span is held. Leaders hold spans in their memory only, and no more than they have room for, so
+// reads there have to be validated like any other read. anchor becomes the transaction's anchor,
+// unless the transaction has one. The spans are ordered. Spans that the client's user may not write
+// are not held.
 func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Key,
 	spans []Span) (since hlc.Timestamp, whole bool, err error) {
 	if t.ended {
@@ -54,8 +54,8 @@ func (t *Transaction) Hold(ctx context.Context, atLeast hlc.Timestamp, anchor Ke
 	return since, whole, err
 }
 
-// heldNothing takes the anchor back: no server was told of it by a request that had an effect, and
-// perhaps the user may not write there either.
+// heldNothing takes the anchor back: no server knows the anchor from a request that took effect,
+// and perhaps the user may not write at that key.
 func (t *Transaction) heldNothing() {
 	t.c.stopHeartbeats(t)
 	t.mu.Lock()
@@ -65,9 +65,9 @@ func (t *Transaction) heldNothing() {
 	}
 }
 
-// hold asks the partitions; some is set if at least one of them could hold a span, or may hold one.
-// The first partition is asked alone: of several transactions that want the same spans one gets
-// through, and the others wait there, where they hold nothing that it wants.
+// hold asks the partitions; some is set if at least one partition holds a span, or may hold one.
+// The first partition is asked alone: of several transactions that want the same spans, one gets
+// through, and the others wait at that partition without holding a span that the first needs.
 func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	spans []Span) (since hlc.Timestamp, whole, some bool, err error) {
 	chunks, err := t.c.readChunks(ctx, nil, spans)
@@ -122,8 +122,8 @@ func (t *Transaction) hold(ctx context.Context, atLeast hlc.Timestamp,
 	return since, whole, some, nil
 }
 
-// endHeldBut releases, in the background, the spans held in other partitions than that in which the
-// transaction has committed in one phase; that commit has released its own.
+// endHeldBut releases, in the background, the spans held in partitions other than `committed`. The
+// one-phase commit in that partition has released the spans there.
 func (t *Transaction) endHeldBut(committed Place, at hlc.Timestamp) {
 	t.held.remove(committed)
 	if len(t.held.all) == 0 {

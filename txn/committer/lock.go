@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// lockSlack is Request.Slack of requests that wait for locks.
+// lockSlack is the Request.Slack of requests that wait for locks.
 const lockSlack = 50 * time.Millisecond
 
 // Locked is the result of acquiring a lock.
@@ -23,11 +23,11 @@ type Locked struct {
 	At hlc.Timestamp
 }
 
-// Lock locks keys that will be read, or written, before the commit, and returns their values in
-// order. It waits for other transactions' locks until ctx ends. It takes over the keys.
+// Lock locks keys before the commit, to read or write them, and returns their values in order. It
+// waits for other transactions' locks until ctx ends. Lock takes over the keys.
 //
-// Volatile locks cost no round of consensus. But they are lost with the leader, and values that are
-// read under them may not be committed yet: such keys belong into Reads.Keys, with the Leaderships.
+// Volatile locks cost no round of consensus, but are lost with the leader, and values read under
+// them may not be committed yet. Such keys have to be in Reads.Keys, with the Leaderships.
 func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 	all ...Key) ([]Locked, error) {
 	if t.ended {
@@ -54,21 +54,21 @@ func (t *Transaction) Lock(ctx context.Context, at hlc.Timestamp, volatile bool,
 	return out, nil
 }
 
-// errEnded reports a use after the end, which is the caller's mistake.
+// errEnded reports a use after the end, a mistake of the caller.
 var errEnded = errors.New("the transaction has ended")
 
 // acquireOptions say how locks are acquired.
 type acquireOptions struct {
-	// volatile locks lie in the leaders' memory only.
+	// volatile is set if the locks are kept in the leaders' memory only.
 	volatile bool
-	// compared holds the reads with which keys are compared as they are locked; nil: none.
+	// compared holds the reads that the Prepares compare; nil if they compare nothing.
 	compared *compared
-	// wait is set if they are acquired by a commit with commit wait.
+	// wait is set for the locks of a commit with commit wait.
 	wait bool
 }
 
 // acquire prepares mutations in all partitions, and returns the highest timestamp. into, if not
-// nil, gets the values and timestamps.
+// nil, receives the values and timestamps.
 func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.Timestamp,
 	into []Locked, o acquireOptions) (hlc.Timestamp, error) {
 	for i := range all {
@@ -88,8 +88,9 @@ func (t *Transaction) acquire(ctx context.Context, all []mutation, atLeast hlc.T
 	return highest, err
 }
 
-// wait is called before the transaction waits for locks: from then on it sends heartbeats, and the
-// context ends when one of them hears that it was aborted. done ends that wait.
+// wait is called before the transaction waits for locks: from then on the transaction sends
+// heartbeats, and the context ends when a heartbeat's answer says that the transaction was aborted.
+// done ends that wait.
 func (t *Transaction) wait(ctx context.Context) (waiting context.Context, done func(), err error) {
 	waiting, stop := context.WithCancelCause(ctx)
 	t.mu.Lock()
@@ -146,7 +147,8 @@ func (t *Transaction) acquireChunks(ctx context.Context, all []mutation, atLeast
 						o.compared.landed(c, response.GetPrepare().GetCompared())
 					}
 					if errors.Is(err, ErrMoved) {
-						// The part that was executed is executed again, to the same effect.
+						// The partitions execute their part of the request again, to the same
+						// effect.
 						for _, place := range c.places {
 							moved, movedInto = append(moved, rest[place]), append(movedInto, place)
 						}
@@ -188,7 +190,7 @@ func (t *Transaction) prepare(c *chunk, atLeast hlc.Timestamp, values bool,
 	}
 }
 
-// acquired takes the answer.
+// acquired processes the answer to a Prepare.
 func (t *Transaction) acquired(c *chunk, response *kvpb.Response, err error,
 	into []Locked) (hlc.Timestamp, error) {
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// metrics of one Committer.
+// metrics are the metrics of one Committer.
 type metrics struct {
 	commits   *metric.Vec
 	failures  *metric.Vec
@@ -90,7 +90,7 @@ func restartReason(err error) string {
 	return strings.ToLower(e.Reason.String())
 }
 
-// failed counts the reason why an attempt ended.
+// failed counts a failed attempt by its reason.
 func (m *metrics) failed(err error) {
 	reason := "other"
 	var e *Error

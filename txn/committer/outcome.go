@@ -10,14 +10,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// errNothingToAsk is returned for a transaction whose outcome is known.
+// errNothingToAsk is the error of Outcome for a transaction whose outcome is known.
 var errNothingToAsk = errors.New("the outcome of the transaction is known")
 
-// Outcome asks for the outcome of a transaction whose Commit has ended with ErrOutcomeUnknown; it
-// may still commit the transaction. It returns the commit timestamp; or ErrConflict or ErrAborted,
-// if the transaction is not committed and never will be; or ErrOutcomeUnknown again, if ctx has
-// ended before there was an answer, or if nothing is left that could tell. It must not be called
-// concurrently.
+// Outcome asks for the outcome of a transaction whose Commit has ended with ErrOutcomeUnknown;
+// asking may still commit the transaction. Outcome returns the commit timestamp; or ErrConflict or
+// ErrAborted, if the transaction is not committed and never will be; or ErrOutcomeUnknown again, if
+// ctx has ended before there was an answer, or if nothing is left that could give the outcome. It
+// must not be called concurrently.
 func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	if t.asks == nil {
 		return hlc.Timestamp{}, errNothingToAsk
@@ -29,8 +29,8 @@ func (t *Transaction) Outcome(ctx context.Context) (hlc.Timestamp, error) {
 	return at, err
 }
 
-// askOnePhase sends the request of a one-phase commit again: the same request, which takes effect
-// at most once.
+// askOnePhase sends the request of a one-phase commit again, with the same identity: the request
+// takes effect at most once.
 func (t *Transaction) askOnePhase(ctx context.Context, r *Request) (hlc.Timestamp, error) {
 	response, err := t.c.sender.Send(ctx, r)
 	if err == nil {
@@ -84,8 +84,8 @@ func (d *decision) askAgain(ctx context.Context) (hlc.Timestamp, error) {
 		})
 		return wire.FromTimestamp(status.Timestamp), nil
 	}
-	// The transaction is pending, and can only be committed above the bound. No request asks for
-	// that, so it is given up.
+	// The transaction is pending, and can only be committed above the bound. No request asks for a
+	// timestamp above it, so the transaction is aborted.
 	d.t.abort(d.locks)
 	return hlc.Timestamp{}, &Error{Kind: ErrAborted, Reason: kvpb.AbortReason_ABANDONED,
 		Cause: errors.New("it was pushed above " + bound.String() + " before it was committed")}

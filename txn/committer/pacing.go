@@ -10,45 +10,46 @@ import (
 
 // pacing controls how fast a transaction takes its locks. A small transaction takes them at once. A
 // large one would keep the processors, the disks and the network from all others for seconds, so
-// its requests are small, and few are on their way at a time. While the answers report that others
-// use the nodes as well, there is one request at a time, and before the next comes a pause several
+// its requests are small, and few are on their way at a time. While the answers report that other
+// clients use the nodes too, one request runs at a time, and before the next comes a pause several
 // times as long as the request took (admission.LargeTransaction). So even on a small machine, where
 // each request keeps every processor busy for a moment because of the three replicas of each lock,
-// others nearly always find an idle processor. But as soon as a request waits for one of its locks,
-// or its deadline is at risk, the transaction makes no pauses.
+// others nearly always find an idle processor. As soon as another request waits for one of its
+// locks, or its deadline is at risk, the transaction makes no pauses.
 type pacing struct {
 	t *Transaction
 	// keys and bytes bound a request.
 	keys, bytes int
 	slow        bool
-	// left counts the requests that have not been answered; done counts those that were on their
-	// way alone and are answered, worked is the time that they took. since is when the last pause
-	// ended, or the last answer came.
+	// left counts the requests that are not answered yet. done counts the answered requests that
+	// ran alone; worked is the time that they took. since is when the last pause ended, or the last
+	// answer came.
 	left, done int
 	worked     time.Duration
 	since      time.Time
-	// alone is set if one request is on its way at a time. Otherwise there are no pauses, since the
-	// time of a single request could not be measured.
+	// alone is set if one request runs at a time. Otherwise pacing makes no pauses, since it cannot
+	// measure the time of a single request.
 	alone bool
-	// reserve is the part of the time until the deadline that is not for pauses.
+	// reserve is the part of the time until the deadline that pauses may not use.
 	reserve time.Duration
 	// load is the load that nodes report: one node's report counts for all.
 	load  *admission.Load
 	pacer *admission.Pacer
-	// hasty is set if the last round was late, so that the time of a single request has to be
-	// measured again.
+	// hasty is set if the last round ran several requests at a time because it was late. The time
+	// of a single request has to be measured again then.
 	hasty bool
 }
 
 const (
-	// round is the number of requests of a large transaction after which it decides anew how many
-	// are on their way at a time: one with pauses; hasteParallel without, or if it is late.
+	// round is the number of requests after which a large transaction decides anew how many
+	// requests run at a time: one, with pauses; or hasteParallel, without pauses, also if it is
+	// late.
 	round         = 32
 	hasteParallel = 8
 	// measures is the number of requests that are sent one by one before the first decision.
 	measures = 2
-	// outlier bounds the time that a request counts for, as a multiple of the average so far; the
-	// first request counts like the second.
+	// outlier bounds the time that counts for one request, as a multiple of the average so far. The
+	// first request counts as the second does.
 	outlier = 4
 )
 
@@ -104,7 +105,7 @@ func (p *pacing) next(ctx context.Context, chunks []*chunk) (count, abreast int)
 	return count, max(1, min(abreast, maxBytes/largest))
 }
 
-// begin notes that n requests are about to be sent.
+// begin records that n requests are about to be sent.
 func (p *pacing) begin(n int) { p.left, p.since = n, time.Now() }
 
 // late reports that the remaining requests, one after the other, would take most of the remaining
@@ -115,7 +116,7 @@ func (p *pacing) late(ctx context.Context) bool {
 		p.worked/time.Duration(p.done)*time.Duration(p.left) > time.Until(deadline)/2
 }
 
-// priority returns that of the requests: a transaction whose locks others wait for does not pause.
+// priority returns the priority of the requests.
 func (p *pacing) priority() admission.Priority {
 	if p.t.isWanted() {
 		return admission.Urgent
@@ -123,9 +124,9 @@ func (p *pacing) priority() admission.Priority {
 	return admission.Low
 }
 
-// answered is called when a request was answered, before the next is sent, and pauses if a pause is
-// due. With a deadline, half of the time is reserved for requests, and at least what all remaining
-// requests would take at the present rate. answer is nil if the request failed.
+// answered is called when a request was answered, before the next request, and pauses if a pause is
+// due. With a deadline, pauses leave at least half of the time to requests, and at least the time
+// that all remaining requests take at the present rate. answer is nil if the request failed.
 func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 	p.left--
 	if !p.slow || p.left <= 0 {
@@ -169,7 +170,8 @@ func (p *pacing) answered(ctx context.Context, answer *kvpb.PrepareResponse) {
 	p.t.c.metrics.rested.Add(p.since.Sub(now).Seconds())
 }
 
-// want notes that a request waits for the transaction's locks, so that it must not pause.
+// want records that a request waits for the transaction's locks, so that the transaction makes no
+// pauses.
 func (t *Transaction) want() {
 	t.mu.Lock()
 	t.mu.wanted = true

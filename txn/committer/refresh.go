@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// earlyPause, doubled each time up to maxEarlyPause, is the pause before a refresh is repeated
-	// whose timestamp was too far ahead of a server's clock.
+	// A refresh whose timestamp is too far ahead of a server's clock is repeated after earlyPause,
+	// which doubles each time up to maxEarlyPause.
 	earlyPause    = time.Millisecond
 	maxEarlyPause = 50 * time.Millisecond
 )
 
-// Refresh ensures that what was read is the same at `to`, and stays so. ErrConflict reports that it
-// is not. id and begun are those of the transaction that has read; both are unset for a snapshot. A
-// server whose clock is too far behind `to` is asked again until ctx ends.
+// Refresh ensures that the reads have the same results at `to`, and that no later write changes
+// this. ErrConflict reports that the results differ. id and begun identify the reading transaction;
+// both are unset for a snapshot. A server whose clock is too far behind `to` is asked again until
+// ctx ends.
 func (c *Committer) Refresh(ctx context.Context, id []byte, begun hlc.Timestamp, reads Reads,
 	to hlc.Timestamp) error {
 	return c.refreshLike(ctx,

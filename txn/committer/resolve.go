@@ -8,12 +8,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// resolveRounds bounds how often locks are looked for whose partitions have changed since.
+// resolveRounds bounds how often resolve locates locks anew because partitions have changed.
 const resolveRounds = 3
 
 // resolve releases the locks of a decided transaction, on keys and on the spans held in some
-// places, with one request for each partition. Requests that meet locks resolve those that it has
-// missed.
+// places, with one request for each partition. Locks that resolve misses are resolved by requests
+// that meet them.
 func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
 	status *kvpb.TransactionStatus,
 	all []Key, spans []*held) {
@@ -52,7 +52,7 @@ func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
 			case denied(err) && !narrow, r.GetResolve().GetMore():
 				again = append(again, in.all[i])
 			}
-			return nil // one partition's failure is no reason to leave the others
+			return nil // one partition's failure must not stop the others
 		})
 		if len(again) > 0 {
 			c.narrow.Store(true)
@@ -67,12 +67,12 @@ func (c *Committer) resolve(ctx context.Context, of *kvpb.Transaction,
 	}
 }
 
-// locateAgain finds the partitions in which the spans of some places lie now.
+// locateAgain finds the partitions that now hold the spans of some places.
 func (c *Committer) locateAgain(ctx context.Context, moved []*held) (in heldPlaces) {
 	for _, h := range moved {
 		places, err := c.sender.Overlapping(ctx, Span{h.place.Keyspace, h.place.Hash, h.span})
 		if err != nil {
-			continue // the requests that meet the locks find them
+			continue // requests that meet the locks resolve them
 		}
 		for _, p := range places {
 			if part := h.span.Intersect(p.Span); !part.Empty() {

@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Over returns a Sender over a router.
+// Over returns a Sender that sends through a route.Sender.
 func Over(s *route.Sender) Sender { return &routed{s} }
 
-// routed is a Sender over a route.Sender.
+// routed is a Sender that sends through a route.Sender.
 type routed struct{ *route.Sender }
 
-// askWait is how long a node's clock is waited for; askPause is the pause before the next try.
+// askWait bounds the wait for a node's clock; askPause is the pause before the next try.
 const (
 	askWait  = 300 * time.Millisecond
 	askPause = 20 * time.Millisecond
@@ -91,7 +91,7 @@ func (r *routed) SendAll(ctx context.Context, limit int, all []*Request,
 	})
 }
 
-// call returns the request in the form of a router.
+// call returns the request as a route.Call.
 func (q *Request) call() *route.Call {
 	call := &route.Call{Keyspace: q.Place.Keyspace, Key: q.Key, Write: q.Write, Slack: q.Slack,
 		Identity: q.Identity, Request: q.Command}

@@ -30,8 +30,8 @@ type Transaction struct {
 
 	// anchor is the key whose partition decides; empty until the first lock, or the commit.
 	anchor Key
-	// locked are the keys of early locks: those for which a request was sent, whatever its outcome.
-	// prepared is the highest timestamp of these locks.
+	// locked are the keys of early locks: the keys for which a request was sent, whatever its
+	// outcome. prepared is the highest timestamp of the acquired locks.
 	locked   map[string]Key
 	prepared hlc.Timestamp
 	// held are the partitions in which spans are held, or may be (hold.go).
@@ -39,24 +39,26 @@ type Transaction struct {
 	ended bool
 	// activity measures the application; the goroutine of heartbeats reads it.
 	activity activity
-	// asks asks for the outcome of a commit whose outcome is unknown; nil if there is none.
+	// asks asks for an unknown outcome of the commit; nil if the outcome is known.
 	asks func(context.Context) (hlc.Timestamp, error)
 
 	mu struct {
 		sync.Mutex
-		// leaderships are those under which keys were locked in the leader's memory, by partition.
+		// leaderships are the leaderships under which keys were locked in leaders' memory, by
+		// partition.
 		leaderships map[keys.PartitionID]*kvpb.Leadership
-		// beaten is when the last heartbeat was sent, or the first lock asked for.
+		// beaten is when the last heartbeat was sent; before the first, when the first lock was
+		// asked for.
 		beaten  time.Time
 		beating bool
-		// wanted is set if a request waits, or has waited, for its locks, so that it must not
-		// pause.
+		// wanted is set once another request waits for the transaction's locks, so that the
+		// transaction makes no pauses.
 		wanted bool
 		// long is set if at least one heartbeat was due.
 		long bool
 		// aborted is set if the transaction cannot be committed any more.
 		aborted *Error
-		// stop ends a wait for locks; nil while there is none.
+		// stop ends the present wait for locks; nil outside a wait.
 		stop context.CancelCauseFunc
 	}
 }
@@ -82,15 +84,15 @@ func (t *Transaction) Life() context.Context { return t.life }
 // none.
 func (t *Transaction) Prepared() hlc.Timestamp { return t.prepared }
 
-// Leaderships returns those under which volatile locks were acquired, for Reads.
+// Leaderships returns the leaderships under which volatile locks were acquired, for Reads.
 func (t *Transaction) Leaderships() map[keys.PartitionID]*kvpb.Leadership {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.mu.leaderships)
 }
 
-// lockedUnder notes the leadership of a partition's volatile locks. If there are two leaderships,
-// the reads under the earlier one are lost.
+// lockedUnder records the leadership of a partition's volatile locks. It returns false if the
+// partition had another leadership before: the reads under that leadership are lost.
 func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -104,18 +106,18 @@ func (t *Transaction) lockedUnder(p keys.PartitionID, l *kvpb.Leadership) bool {
 	return true
 }
 
-// Anchor returns the key whose partition decides; its Key is empty if there is none yet.
+// Anchor returns the key whose partition decides; its Key is empty if no anchor is chosen yet.
 func (t *Transaction) Anchor() Key { return t.anchor }
 
-// AnchorAt makes k the anchor, if there is none yet. It takes over k.
+// AnchorAt makes k the anchor, unless the transaction has one. It takes over k.
 func (t *Transaction) AnchorAt(k Key) {
 	if len(t.anchor.Key) == 0 {
 		t.anchor = k
 	}
 }
 
-// settleAnchor makes sure that there is an anchor. If no server has been told of the anchor, it
-// becomes one of the written keys: the first key that the user wrote may have been taken back.
+// settleAnchor makes sure that there is an anchor. An anchor that no server knows yet is replaced
+// by one of the written keys: the first key that the user wrote may have been taken back.
 func (t *Transaction) settleAnchor(writes []Write) {
 	if len(t.locked)+len(t.held.all) == 0 &&
 		!slices.ContainsFunc(writes, func(w Write) bool { return w.Key.same(t.anchor) }) {
@@ -139,8 +141,8 @@ func (t *Transaction) toAnchor(ctx context.Context, r *kvpb.Request) (*kvpb.Resp
 	return t.c.sender.Send(ctx, &Request{Place: p, Key: t.anchor.Key, Write: true, Command: r})
 }
 
-// Aborted returns why the transaction cannot be committed any more, as far as its heartbeats were
-// told; nil if nothing of that kind is known.
+// Aborted returns why the transaction cannot be committed any more, as its heartbeats' answers have
+// told; nil if no answer told so.
 func (t *Transaction) Aborted() error { return t.alive() }
 
 // alive returns the known reason why the transaction has ended; nil if there is none.
@@ -154,7 +156,7 @@ func (t *Transaction) alive() error {
 }
 
 // Abort ends the transaction without a commit, and releases its locks in the background. After
-// Commit, or another Abort, it does nothing.
+// Commit or Abort it does nothing.
 func (t *Transaction) Abort() {
 	if t.ended {
 		return
@@ -163,8 +165,8 @@ func (t *Transaction) Abort() {
 	t.abort(nil)
 }
 
-// abort releases everything that the transaction has locked, or may have. No request to commit it
-// may be on its way.
+// abort releases all locks that the transaction has, or may have. No request to commit it may be
+// running.
 func (t *Transaction) abort(more []Key) {
 	t.c.stopHeartbeats(t)
 	all := t.everyLock(more)
@@ -175,7 +177,7 @@ func (t *Transaction) abort(more []Key) {
 }
 
 // rollBack aborts the transaction at its record, and releases its locks on the keys. No request to
-// commit it that can succeed may be on its way.
+// commit the transaction may be running that can succeed.
 func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	places, _ := t.c.placesOf(ctx, all) // an abort need not name them all
 	r, err := t.toAnchor(ctx,
@@ -189,7 +191,7 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 			if !errors.Is(err, route.ErrNoKeyspace) {
 				return // others will find the transaction abandoned
 			}
-			// No record can tell any more, and the transaction cannot have been committed.
+			// No record exists that could tell, and the transaction cannot have been committed.
 			e = &Error{Reason: kvpb.AbortReason_ROLLED_BACK}
 		}
 		status = e.status()
@@ -199,8 +201,8 @@ func (t *Transaction) rollBack(ctx context.Context, all []Key) {
 	}
 }
 
-// aborted returns the participants that an abort names: none, if they are more than a decision may
-// name. They only help.
+// aborted returns the participants of an abort; nil if they are more than a decision may name. An
+// abort does not depend on them.
 func aborted(places []written) []*kvpb.Participant {
 	all := participantsOf(places)
 	if !txn.ParticipantsFit(all) {

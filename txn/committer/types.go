@@ -36,11 +36,11 @@ type Write struct {
 	// Value is the new value of the key, unless Delete is set.
 	Value  []byte
 	Delete bool
-	// Lifetime is that of the value.
+	// Lifetime is the lifetime of the value.
 	Lifetime keys.Lifetime
 }
 
-// AllPartitions as a Span's Hash stands for every hash number of the keyspace.
+// AllPartitions in Span.Hash stands for every hash number of the keyspace.
 const AllPartitions = -1
 
 // Span is a span of user keys of a keyspace.
@@ -52,18 +52,18 @@ type Span struct {
 	keys.Span
 }
 
-// Reads is everything that a transaction has read, as of At.
+// Reads are all reads of a transaction, as of At.
 type Reads struct {
 	At    hlc.Timestamp
 	Keys  []Key
 	Spans []Span
-	// Locked are keys whose value at At was read under a lock of the transaction that has stood
-	// since At or earlier, or has shown that the key was not written between At and the lock: no
-	// other transaction can write there while the lock stands. Keys that expire are in Keys too,
-	// since a lock does not keep a value from expiring.
+	// Locked are keys whose value at At was read under a lock of the transaction. The lock was
+	// acquired at At or earlier, or its Prepare has shown that the key was not written between At
+	// and the lock. No other transaction can write the key while the lock stands. Keys that expire
+	// are in Keys too, since a lock does not keep a value from expiring.
 	Locked []Key
-	// Leaderships are those under whose volatile locks some of Keys were read, by partition
-	// (Transaction.Leaderships).
+	// Leaderships are the leaderships under whose volatile locks some of Keys were read, by
+	// partition (Transaction.Leaderships).
 	Leaderships map[keys.PartitionID]*kvpb.Leadership
 }
 
@@ -76,7 +76,8 @@ type Place struct {
 	Generation uint64
 	// Hash is the number of a hash partition; AllPartitions for a partition of a range keyspace.
 	Hash int
-	// Span is its span of user keys; in a hash keyspace, of those keys that have the number.
+	// Span is the partition's span of user keys; a hash partition holds only the keys in the span
+	// that have its hash number.
 	Span keys.Span
 }
 
@@ -88,38 +89,39 @@ func (p Place) same(q Place) bool {
 type Request struct {
 	// Place is the partition for which the request was made.
 	Place Place
-	// Key is a key in it, by which the request finds its partition if that has changed.
+	// Key is a key in the partition. The request finds its partition by Key if the partition has
+	// changed.
 	Key []byte
-	// Fits reports whether the request may go to another partition than Place, namely the one that
-	// holds Key by now; nil: to any.
+	// Fits reports whether the request may go to a partition other than Place that now holds Key;
+	// nil allows any.
 	Fits func(Place) bool
 	// Write is set if the request changes something.
 	Write bool
-	// Slack is how long before the context's deadline the partition has to give up waiting for
-	// locks.
+	// Slack is how long before the context's deadline the partition must stop waiting for locks.
 	Slack time.Duration
 	// Identity is set if the request may be sent again when its outcome is unknown.
 	Identity *route.Identity
-	// Command is the request itself. The sender sets the routing fields.
+	// Command is the request message. The sender sets the routing fields.
 	Command *kvpb.Request
 }
 
-// ErrMoved is the error of a request that does not fit the partition that holds its key by now.
-// Unless the error reports an unknown outcome as well, the request did not run.
+// ErrMoved is the error of a request that does not fit the partition that now holds its key. The
+// request did not run, unless the error also reports an unknown outcome.
 var ErrMoved = errors.New("the partition has changed")
 
 // Sender sends requests to partitions. Its methods may be called from any goroutine.
 //
-// Failed requests end with a *route.Error. Send retries transient failures, until its context ends.
+// A failed request returns a *route.Error. Send retries transient failures until its context ends.
 type Sender interface {
 	// Locate returns the partition that holds a key.
 	Locate(ctx context.Context, k Key) (Place, error)
 	// Overlapping returns the partitions that hold keys of a span, in order and without a gap.
 	Overlapping(ctx context.Context, s Span) ([]Place, error)
-	// Send sends a request to its partition and returns the response, which has no error in it.
+	// Send sends a request to its partition and returns the response, which is not an error
+	// response.
 	Send(ctx context.Context, r *Request) (*kvpb.Response, error)
 	// Executed finds out whether a request that was sent with an Identity, and makes a version of a
-	// key, took effect, and at which timestamp. If it has not, it never will.
+	// key, took effect, and at which timestamp. A request that has not taken effect never will.
 	Executed(ctx context.Context, r *Request, key []byte) (at hlc.Timestamp, executed bool, err error)
 	// SendAll is Send for several requests, at most limit of them at a time; requests to one node
 	// are sent together. The caller's goroutine calls landed once for each request as it ends. If
@@ -127,9 +129,9 @@ type Sender interface {
 	// that error.
 	SendAll(ctx context.Context, limit int, all []*Request,
 		landed func(i int, response *kvpb.Response, err error) error) error
-	// Now returns the cluster's time as far as is known, at or above everything that this client
-	// has seen. age is a closer estimate, which may be below that; it compares transactions of
-	// several clients.
+	// Now returns the cluster's time as far as this client knows, at or above every timestamp that
+	// it has seen. age is a closer estimate, which may be below now, and serves to compare
+	// transactions of several clients.
 	Now(ctx context.Context) (now, age hlc.Timestamp, err error)
 	// MaxClockOffset returns how far the clocks of the cluster may differ; zero if that is not
 	// known.

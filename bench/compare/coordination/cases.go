@@ -18,13 +18,13 @@ import (
 
 const (
 	valueBytes = 256
-	// keySpace is how many keys puts and gets choose from.
+	// keySpace is the number of keys from which puts and gets choose.
 	keySpace = 100_000
-	// loadOperations is how many puts one transaction of a load has.
+	// loadOperations is the number of puts in one transaction of a load.
 	loadOperations = 100
 )
 
-// figure is one measurement. Fields that a case has not are 0.
+// figure is one measurement. Fields that do not apply to a case are 0.
 type figure struct {
 	perSecond, perCPUSecond float64
 	p50, p99                time.Duration
@@ -81,8 +81,8 @@ func gets(clients int) measurement {
 	}
 }
 
-// warmUp writes for a while, once for each subject: new servers make and fill the first files of
-// their logs then, which they use again afterwards.
+// warmUp writes for a while, once for each subject: new servers create the first files of their
+// logs then, and reuse them afterwards.
 func (x *subject) warmUp(
 	ctx context.Context, s *settings, put func(ctx context.Context, n uint64) error,
 ) error {
@@ -114,7 +114,7 @@ func load(ctx context.Context, x *subject, n int) error {
 	return group.Wait()
 }
 
-// ownCPU is the processor time that this process has used.
+// ownCPU returns the processor time of this process.
 func ownCPU() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -165,8 +165,8 @@ func closedLoop(ctx context.Context, s *settings, x *subject, clients int,
 		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
 }
 
-// watch has one writer and many watchers of the key. Watchers share the connections, and each
-// stream has many, as clients have it by default.
+// watch has one writer and many watchers of a key. Watchers share the connections, and each stream
+// has many watchers, as clients have by default.
 func watch(ctx context.Context, s *settings, x *subject) (figure, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,7 +197,7 @@ func watch(ctx context.Context, s *settings, x *subject) (figure, error) {
 			return figure{}, err
 		}
 		written++
-		// The writer waits for the watchers, so that both subjects deliver all that is written.
+		// The writer waits for the watchers, so that both subjects deliver all events.
 		for delivered.Load() < written*uint64(s.watchers) && time.Since(began) < 3*s.duration {
 			time.Sleep(time.Millisecond)
 		}
@@ -211,7 +211,8 @@ func watch(ctx context.Context, s *settings, x *subject) (figure, error) {
 		perCPUSecond: n / (after - before), residentMiB: float64(resident) / (1 << 20)}, err
 }
 
-// leases are kept alive by the client, which renews each a third of the way through its term.
+// leases measures leases that the client keeps alive. The client renews each lease after a third of
+// its term.
 func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,7 +244,7 @@ func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 	if err := granting.Wait(); err != nil {
 		return figure{}, err
 	}
-	time.Sleep(5 * time.Second) // all have been renewed once
+	time.Sleep(5 * time.Second) // by now all have been renewed once
 	renewed.Store(0)
 	before, _, err := x.used()
 	if err != nil {
@@ -261,7 +262,7 @@ func leases(ctx context.Context, s *settings, x *subject) (figure, error) {
 		errors.Join(err, x.revoke(granted))
 }
 
-// revoke takes leases back, so that they do not run out while something else is measured.
+// revoke revokes leases, so that they do not expire during another measurement.
 func (x *subject) revoke(leases []clientv3.LeaseID) error {
 	revoking, ctx := errgroup.WithContext(context.Background())
 	revoking.SetLimit(64)
@@ -269,7 +270,7 @@ func (x *subject) revoke(leases []clientv3.LeaseID) error {
 		revoking.Go(func() error {
 			_, err := x.client().Revoke(ctx, id)
 			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-				return nil // it has run out, or the call was made twice
+				return nil // the lease has expired, or the call was made twice
 			}
 			return err
 		})
@@ -277,7 +278,7 @@ func (x *subject) revoke(leases []clientv3.LeaseID) error {
 	return revoking.Wait()
 }
 
-// memory is what the servers have resident with many keys.
+// memory measures the resident memory of the servers with many keys.
 func memory(ctx context.Context, s *settings, x *subject) (figure, error) {
 	began := time.Now()
 	before, _, err := x.used()

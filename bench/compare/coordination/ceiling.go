@@ -15,14 +15,14 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// The ceiling is a third subject: a gRPC server that does nothing. It keeps no key, writes nothing
-// and has no other member, and answers each put and get with the same bytes. What the client
-// reaches with it on a machine is more than it can reach with any server of the etcd API there.
+// The ceiling is a third subject: a gRPC server that does nothing. It stores no key, writes
+// nothing, has no other member, and answers each put and get with the same bytes. No server of the
+// etcd API on the same machine can give the client more throughput.
 
 // ceilingName is the name of the subject.
 const ceilingName = "ceiling"
 
-// empty answers.
+// empty implements the services of the ceiling.
 type empty struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer
@@ -52,7 +52,7 @@ func (e *empty) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, 
 	return &pb.StatusResponse{Header: e.found.Header, Leader: theMember}, nil
 }
 
-// serveNothing is the process of the ceiling.
+// serveNothing runs the process of the ceiling.
 func serveNothing(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -96,7 +96,7 @@ func startCeiling(_ context.Context, _ *settings, dir string) (*subject, error) 
 	return x, nil
 }
 
-// measuresCeiling says whether a case means anything for a server that does nothing.
+// measuresCeiling reports whether a case has a meaning for a server that does nothing.
 func measuresCeiling(name string) bool {
 	return strings.HasPrefix(name, "put") || strings.HasPrefix(name, "get")
 }

@@ -79,7 +79,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// repeat measures all cases once, on new servers.
+// repeat measures all cases once, with new servers.
 func repeat(ctx context.Context, s *settings, dir string, repetition int, r *results) error {
 	var subjects []*subject
 	defer func() {
@@ -124,7 +124,7 @@ func repeat(ctx context.Context, s *settings, dir string, repetition int, r *res
 			}
 			fmt.Fprintf(os.Stderr, "%s %s: %s\n", name, x.name, f)
 			r.add(name, x.name, f)
-			// What the servers still do is not to be charged to the next.
+			// Remaining work of the servers must not affect the next measurement.
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profile begins to take a processor profile of each server, if that is wanted and can be had. The
-// function that it returns waits for them.
+// profile starts a processor profile of each server, if profiles are wanted and possible. The
+// returned function waits for the profiles.
 func (x *subject) profile(ctx context.Context, s *settings, name string) func() error {
 	if s.profiles == "" || x.admin == nil {
 		return func() error { return nil }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// results are all figures, by case and subject.
+// results has all figures, by case and subject.
 type results struct {
 	cases   []string
 	figures map[string]map[string][]figure
@@ -23,7 +23,7 @@ func (r *results) add(name, subject string, f figure) {
 	r.figures[name][subject] = append(r.figures[name][subject], f)
 }
 
-// table is Markdown, with medians over the repetitions.
+// table returns a Markdown table with medians over the repetitions.
 func (r *results) table() string {
 	var b strings.Builder
 	b.WriteString("| case | subject | per second | p50 | p99 | CPU s | per CPU s | " +

@@ -25,11 +25,11 @@ type subject struct {
 	name      string
 	endpoints []string
 	servers   []*process.Process
-	// admin are the addresses for profiles; nil if there are none.
+	// admin are the addresses for profiles, or nil.
 	admin []string
 	close func() error
 
-	// direct: the clients are kv/coord's, of which one is enough.
+	// direct is set if the clients are those of kv/coord. One such client is enough.
 	direct bool
 
 	clients []*clientv3.Client
@@ -92,7 +92,7 @@ func startTidemark(ctx context.Context, s *settings, dir string) (*subject, erro
 	return x, nil
 }
 
-// connect opens so many connections to the leader, if they are not there already.
+// connect opens a number of connections to the leader, if they are not open already.
 func (x *subject) connect(ctx context.Context, connections int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -142,7 +142,7 @@ func dial(endpoint string) (*clientv3.Client, error) {
 		Logger: zap.NewNop()})
 }
 
-// connectDirectly opens the client of kv/coord, and waits until it calls the leader past gRPC.
+// connectDirectly opens a client of kv/coord, and waits until it calls the leader past gRPC.
 func (x *subject) connectDirectly(ctx context.Context) error {
 	client, err := coord.Connect(ctx, x.endpoints)
 	if err != nil {
@@ -168,7 +168,7 @@ func (x *subject) disconnect() {
 	x.clients, x.hangUp, x.leader = nil, nil, ""
 }
 
-// directly is a subject with the same servers, whose client is kv/coord's.
+// directly returns a subject with the same servers and a client of kv/coord.
 func (x *subject) directly() *subject {
 	d := &subject{name: directName, endpoints: x.endpoints, servers: x.servers, admin: x.admin,
 		direct: true, warm: true}
@@ -179,15 +179,15 @@ func (x *subject) directly() *subject {
 	return d
 }
 
-// directName is the name of the subject that is Tidemark with the client of kv/coord.
+// directName is the name of the subject with Tidemark's servers and a client of kv/coord.
 const directName = "tidemark by kv/coord"
 
-// client takes the connections in turn.
+// client returns the connections in turn.
 func (x *subject) client() *clientv3.Client {
 	return x.clients[x.next.Add(1)%uint64(len(x.clients))]
 }
 
-// used is how many processor seconds the servers have used.
+// used returns the processor seconds and the resident memory of the servers.
 func (x *subject) used() (seconds float64, resident uint64, err error) {
 	for _, p := range x.servers {
 		u, err := p.Usage()

@@ -33,7 +33,7 @@ func TestWeather(t *testing.T) {
 			t.Error("it is calm while one of two faults is active")
 		}
 		time.Sleep(4 * time.Second)
-		w.End(2 * time.Second) // is felt for less long than the other
+		w.End(2 * time.Second) // lasts for less time than the other fault
 		if since, ok := w.Clears(); !ok || time.Until(since) != 6*time.Second {
 			t.Errorf("it clears in %v", time.Until(since))
 		}
@@ -45,14 +45,15 @@ func TestWeather(t *testing.T) {
 		whole := time.Now()
 		time.Sleep(time.Second)
 		w.Begin()
-		w.End(0) // at once: what was under way has felt it
+		w.End(0) // affects only operations under way
 		if w.Calm(whole) {
 			t.Error("a storm of a moment is forgotten")
 		}
 	})
 }
 
-// A fault that no injector makes happen is noticed at the latest when it matters.
+// TestWeatherLooks checks that a fault which no injector caused is noticed at the latest when it
+// matters.
 func TestWeatherLooks(t *testing.T) {
 	var w Weather
 	w.Look = func() { w.Begin() }
@@ -114,8 +115,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// record counts operations of a kind by what they ended with, and says how many broke a promise for
-// the first time.
+// record counts operations of a kind by their errors. It returns how many of them broke a promise
+// for the first time.
 func record(t *Tally, calm bool, times int, err error) (first int) {
 	for range times {
 		if t.Record(Operation{Kind: "scan", Workload: "w", Attempts: 2, Err: err}, calm,
@@ -126,8 +127,8 @@ func record(t *Tally, calm bool, times int, err error) (first int) {
 	return first
 }
 
-// Two scans of a hundred fail in calm: the first is told at once, and the run fails for all of
-// them.
+// Two scans of a hundred fail in calm. The first failure is reported at once, and the run fails
+// because of both.
 func TestFailuresInCalm(t *testing.T) {
 	var tally Tally
 	if n := record(&tally, true, 98, nil) + record(&tally, true, 2, kv.ErrUnavailable); n != 1 {

@@ -1,7 +1,7 @@
 // Package calm judges errors. A storm is the time in which a fault is active, and some time after
-// it (Settling); all other time is calm. In a storm an operation may fail. In calm it may not:
-// every error of an operation that began and ended in calm is a broken promise, unless the API
-// promises just that error (Promised).
+// the fault (Settling). All other time is calm. In a storm an operation may fail. In calm it may
+// not: every error of an operation that began and ended in calm is a broken promise, unless the API
+// promises this error (Promised).
 //
 //   - weather.go: which faults are active, and since when it is calm.
 //   - settling.go: how long each kind of fault is felt after its end, and why.

@@ -10,51 +10,52 @@ import (
 
 // Operation is a call that has ended.
 type Operation struct {
-	// Kind is what was called, such as "put"; Workload is the workload that called.
+	// Kind is the kind of the call, such as "put". Workload is the workload that made the call.
 	Kind, Workload string
-	// Began is when it was called.
+	// Began is the time of the call.
 	Began time.Time
-	// Patience is how long it might take; 0 if there was no limit.
+	// Patience is the time limit of the call. It is 0 if there was no limit.
 	Patience time.Duration
-	// Attempts is how often its requests, or its function, were tried.
+	// Attempts is the number of attempts of the call's requests, or of its function.
 	Attempts int
-	// Part says that it is a part of a transaction that the caller runs again by itself
+	// Part is true if the operation is a part of a transaction that the caller itself retries
 	// (Client.Begin).
 	Part bool
 	Err  error
 }
 
-// end is how an operation ended.
+// end is the outcome of an operation.
 type end int
 
 const (
 	succeeded end = iota
 	failed
-	// conflicted is an error that the API promises: see Promised.
+	// conflicted: the operation ended with an error that the API promises. See Promised.
 	conflicted
-	// hasty is a lack of patience: see Enough.
+	// hasty: the operation had too little time. See Enough.
 	hasty
 )
 
-// Enough is the patience that suffices in calm: what had less and ended because its time was over
-// is no failure, nor is it a success. A put takes some milliseconds there, and a commit that waits
-// for clocks half a second; what takes longer than this is wrong. (Some workloads give up after
-// milliseconds on purpose.)
+// Enough is a time limit that is sufficient in calm. If an operation had a lower limit and ended
+// because of it, the operation counts neither as a failure nor as a success. In calm a put takes
+// some milliseconds, and a commit with commit wait takes half a second. An operation that needs
+// more time than Enough is too slow. (Some workloads give up after milliseconds on purpose.)
 //
-// What may have to wait for such commits of others, one after the other, needs more: its workload
-// gives it that, and then it has to succeed.
+// An operation that may have to wait for several such commits of others, one after the other, needs
+// more time. Its workload gives it more, and then it has to succeed.
 const Enough = 2 * time.Second
 
-// Promised says whether the API promises an error, so that it is none. These are all:
+// Promised reports whether the API promises the error of an operation, so that the error is no
+// failure. The promised errors are:
 //
-//   - ErrNotFound of a get: that there is nothing is an answer.
-//   - ErrConflict and ErrTransactionAborted (which ErrWounded is too) of the parts of a transaction
+//   - ErrNotFound of a get, because the absence of a key is an answer.
+//   - ErrConflict and ErrTransactionAborted (ErrWounded is one too) of the parts of a transaction
 //     that was begun with Client.Begin or Txn.Again: get, get for update, scan, commit. The caller
-//     is to run it again.
+//     must retry the transaction.
 //
-// Update and View run again by themselves; a conflict that is left when their time is over says
-// that they were starved, which nothing promises. A compare-and-swap that does not swap has no
-// error.
+// Update and View retry by themselves. A conflict that is left at their time limit means that they
+// were starved, and the API promises no such error. A compare-and-swap that does not swap returns
+// no error.
 func Promised(o Operation) bool {
 	switch {
 	case errors.Is(o.Err, kv.ErrOutcomeUnknown):
@@ -66,7 +67,7 @@ func Promised(o Operation) bool {
 		errors.Is(o.Err, kv.ErrTransactionAborted))
 }
 
-// judge says how an operation ended.
+// judge returns the outcome of an operation.
 func judge(o Operation, took time.Duration) end {
 	switch {
 	case o.Err == nil || errors.Is(o.Err, kv.ErrNotFound):
@@ -75,8 +76,8 @@ func judge(o Operation, took time.Duration) end {
 		return conflicted
 	case o.Patience > 0 && o.Patience < Enough && (took >= o.Patience*4/5 ||
 		errors.Is(o.Err, context.DeadlineExceeded)):
-		// A server gives up when nine tenths of the time are over, so that its answer comes in
-		// time.
+		// A server gives up after nine tenths of the time limit, so that its answer arrives within the
+		// limit.
 		return hasty
 	}
 	return failed

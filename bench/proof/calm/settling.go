@@ -2,13 +2,12 @@ package calm
 
 import "time"
 
-// Kind is what a fault does to a cluster, as far as the time matters that passes until no client
-// feels it any more.
+// Kind groups faults by the time that passes until the fault has no effect on clients any more.
 type Kind int
 
 const (
-	// Links are connections that break, stand still or are slow, messages that are lost,
-	// leaderships that move, and syncs that are slow.
+	// Links are connections that break, stall or are slow, lost messages, transfers of leaderships,
+	// and slow syncs.
 	Links Kind = iota
 	// Restarts are servers that end and start.
 	Restarts
@@ -16,27 +15,27 @@ const (
 	Replacements
 	// Clocks are clocks that jump, drift or stand still.
 	Clocks
-	// Room is disks without room.
+	// Room is disks without free space.
 	Room
 )
 
-// What the product says about itself; docs/limits.md and docs/internals.md have these numbers.
+// These are properties of the product. docs/limits.md and docs/internals.md have the numbers.
 const (
-	// silence is after how long any server may give up the locks of a client that was not heard of,
-	// and office how long the leader that does it must have led.
+	// silence is the time without a sign of a client after which a server may release the client's
+	// locks. office is the time for which the leader that releases the locks must have led.
 	silence, office = 3 * time.Second, 2 * time.Second
-	// nodeLease is after how long without a heartbeat the core takes a node for dead, and lets
-	// another one have its address.
+	// nodeLease is the time without a heartbeat after which the core considers a node dead. Then
+	// another node may use the address.
 	nodeLease = 9 * time.Second
-	// quarantine is for how long a node whose clock has jumped may refuse to serve after the clock
-	// is right again.
+	// quarantine is the time for which a node whose clock has jumped may refuse to serve after the
+	// clock is right again.
 	quarantine = 30 * time.Second
-	// roomEvery is how often a server looks at the room on its disk.
+	// roomEvery is the interval at which a server checks the free space on its disk.
 	roomEvery = time.Second
 )
 
-// Settling is for how long a fault is felt at most after it has ended. election is the shortest
-// election timeout T of the cluster: a follower campaigns after one to two of it.
+// Settling returns the longest time for which a fault may have effects after its end. election is
+// the shortest election timeout T of the cluster: a follower campaigns after one to two T.
 //
 //	kind          settling                  why
 //	Links         4 T + 2 s, at least 3 s   a follower notices within 2 T that it has no leader
@@ -45,8 +44,9 @@ const (
 //	Clocks        Links + 30 s              a node believes a clock that jumped back after 30 s
 //	Room          Links + 1 s               servers look at their disks once a second
 //
-// A second round, if the first was split, takes 2 T more. Locks of clients that were silent (3 s)
-// are given up when the new leader has led for 2 s. Connections are made again within 0.5 s.
+// If the votes of the first election were split, a second election takes 2 T more. Locks of silent
+// clients (3 s) are released when the new leader has led for 2 s. Connections are made again within
+// 0.5 s.
 func Settling(kind Kind, election time.Duration) time.Duration {
 	links := max(silence, 4*election+office)
 	switch kind {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Table is the rows as text: for each kind of operation how often it succeeded, failed, ended with
-// an error that the API promises, had too little time, and was tried again; in calm and in storm.
+// Table returns the rows as text. For each kind of operation, in calm and in storm, the text has
+// the numbers of operations that succeeded, failed, ended with an error that the API promises, or
+// had too little time, and the number of retries.
 func Table(rows []Row) string {
 	var b strings.Builder
 	const columns = "%-16s %9s %7s %9s %7s %8s  |%9s %7s %9s %7s %8s\n"
@@ -33,7 +34,7 @@ func Table(rows []Row) string {
 	return b.String()
 }
 
-// reasons are errors and how often they came.
+// reasons returns errors with their numbers as text.
 func reasons(counts map[string]int) string {
 	var parts []string
 	for _, why := range slices.Sorted(maps.Keys(counts)) {

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// leastRate is how often operations of a kind succeed in calm.
+	// leastRate is the least part of the operations of a kind that must succeed in calm.
 	leastRate = 0.99
-	// leastBegun is of how many operations of a kind one must have succeeded. With fewer in a run
-	// it may have been chance: all in one storm.
+	// leastBegun is the number of operations of a kind from which on at least one must have succeeded.
+	// A kind with fewer operations may have met only storms by chance.
 	leastBegun = 20
-	// maxReasons is how many errors are told apart for each row; what comes more is counted as
-	// others.
+	// maxReasons is the number of different errors that each row counts. All further errors count as
+	// one.
 	maxReasons = 16
 )
 
-// Tally counts operations by how they ended. The zero Tally is empty. Its methods may be called
-// from any goroutine.
+// Tally counts operations by outcome. The zero Tally is empty. Its methods are safe for concurrent
+// use.
 type Tally struct {
 	mu struct {
 		sync.Mutex
@@ -28,19 +28,20 @@ type Tally struct {
 	}
 }
 
-// name is that of a row: there are as many as workloads have kinds of operations.
+// name identifies a row. There are as many rows as workloads have kinds of operations.
 type name struct{ kind, workload string }
 
-// Counts are operations by how they ended.
+// Counts has the numbers of operations by outcome.
 type Counts struct {
 	Succeeded, Failed int
-	// Conflicts are errors that the API promises; Hasty operations had too little time.
+	// Conflicts counts operations that ended with an error that the API promises. Hasty counts
+	// operations that had too little time.
 	Conflicts, Hasty int
-	// Retried is how many attempts were followed by another one, in whatever operations.
+	// Retried is the number of attempts that were followed by another attempt, over all operations.
 	Retried int
 }
 
-// begun is how many operations these are.
+// begun returns the number of all counted operations.
 func (c Counts) begun() int { return c.Succeeded + c.Failed + c.Conflicts + c.Hasty }
 
 func (c *Counts) add(d Counts) {
@@ -51,16 +52,17 @@ func (c *Counts) add(d Counts) {
 	c.Retried += d.Retried
 }
 
-// Row is what is known of one kind of operation of one workload.
+// Row has the counts of one kind of operation of one workload.
 type Row struct {
 	Kind, Workload string
 	Calm, Storm    Counts
-	// Reasons is how often operations failed in calm, by why.
+	// Reasons has the numbers of operations that failed in calm, by reason.
 	Reasons map[string]int
 }
 
-// Record counts an operation that has ended now. why is a short name of its error. first says that
-// it broke a promise, and is the first of this workload, kind and reason that did.
+// Record counts an operation that has just ended. why is a short name of its error. first is true
+// if the operation broke a promise and is the first such operation of its workload, kind and
+// reason.
 func (t *Tally) Record(o Operation, calm bool, why string) (first bool) {
 	how := judge(o, time.Since(o.Began))
 	t.mu.Lock()
@@ -98,7 +100,7 @@ func (t *Tally) Record(o Operation, calm bool, why string) (first bool) {
 	return false
 }
 
-// Rows are all rows, by kind and workload.
+// Rows returns all rows, by kind and workload.
 func (t *Tally) Rows() []Row {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +123,9 @@ func sortRows(rows []Row) {
 	})
 }
 
-// Verdict is what is wrong with a whole run: which operations, of a workload or of all together,
-// succeeded too rarely in calm, or never. That single ones failed in calm is told by Record.
+// Verdict returns complaints about a whole run: the operations, of a workload or of all workloads
+// together, that succeeded too rarely in calm, or never. Record reports the single operations that
+// failed in calm.
 func Verdict(rows []Row) (complaints []string) {
 	for _, r := range append(slices.Clone(rows), ByKind(rows)...) {
 		what := r.Kind
@@ -155,7 +158,7 @@ func Merge(a, b []Row) []Row {
 	return sum(slices.Concat(a, b), func(r Row) name { return name{r.Kind, r.Workload} })
 }
 
-// sum adds up the rows that get one name.
+// sum adds up the rows for which of returns the same name.
 func sum(rows []Row, of func(Row) name) (sums []Row) {
 	by := make(map[name]*Row)
 	for _, r := range rows {

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Weather knows which faults are active and since when it is calm. The zero Weather is calm. Its
-// methods may be called from any goroutine.
+// Weather knows the active faults, and since when it is calm. The zero Weather is calm. Its methods
+// are safe for concurrent use.
 type Weather struct {
-	// Look, if not nil, is called before each answer of Calm, from the goroutine that asks. It may
-	// call Begin and End: for faults that no injector makes happen, like a machine that has no time
-	// for this process. It is set before the first use.
+	// Look, if not nil, is called by Calm before each answer. It may call Begin and End for faults
+	// that no injector causes, for example a machine that has no time for this process. It must be set
+	// before the first use.
 	Look func()
 
 	mu struct {
 		sync.Mutex
-		// active faults have begun and not ended.
+		// active is the number of faults that have begun and not ended.
 		active int
-		// since is when the last storm was over, or will be if no other fault begins.
+		// since is the time when the last storm ended, or will end if no other fault begins.
 		since time.Time
 	}
 }
 
-// Begin says that a fault is about to begin. It is called before the fault has any effect.
+// Begin records that a fault is about to begin. It must be called before the fault has any effect.
 func (w *Weather) Begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.active++
 }
 
-// End says that a fault has ended, and for how long it will be felt. It is called once for each
-// Begin.
+// End records that a fault has ended, and how long its effects may last. It must be called once for
+// each Begin.
 func (w *Weather) End(settling time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *Weather) End(settling time.Duration) {
 	}
 }
 
-// Calm says whether it has been calm from a moment until now.
+// Calm reports whether it has been calm from the given time until now.
 func (w *Weather) Calm(from time.Time) bool {
 	if w.Look != nil {
 		w.Look()
@@ -50,7 +50,8 @@ func (w *Weather) Calm(from time.Time) bool {
 	return w.mu.active == 0 && !from.Before(w.mu.since)
 }
 
-// Clears is when it will be calm if no other fault begins; false if a fault is active.
+// Clears returns the time when it will be calm if no other fault begins. ok is false if a fault is
+// active.
 func (w *Weather) Clears() (since time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// writeFile writes a snapshot of an etcd with so many keys.
+// writeFile writes a snapshot of an etcd with s.n keys.
 func writeFile(ctx context.Context, s *settings) error {
 	began := time.Now()
 	db, err := bbolt.Open(s.to, 0o600, &bbolt.Options{NoSync: true, NoFreelistSync: true})
@@ -72,7 +72,7 @@ func (s *settings) fill(tx *bbolt.Tx, from int) error {
 	return nil
 }
 
-// keys measures reads and writes of the keys that writeFile has written.
+// keys measures reads and writes of the keys that writeFile wrote.
 func keys(ctx context.Context, s *settings) error {
 	client, err := s.client()
 	if err != nil {
@@ -103,7 +103,7 @@ func keys(ctx context.Context, s *settings) error {
 	}); err != nil {
 		return err
 	}
-	// The answer says how many keys there are without the limit, so that all are counted.
+	// The answer has the number of all matching keys, so the server counts all keys.
 	if err := latency(ctx, "first 1,000 of all keys from one on", 20, func(int) error {
 		_, err := client.Get(ctx, key(any()), clientv3.WithFromKey(), clientv3.WithLimit(1000))
 		return err

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// leases grants leases with a key each, renews each once, and lets all run out at once. It tells
-// whether one has ended before its term, and how long after.
+// leases grants leases with a key each, renews each lease once if s.renew is set, and lets all
+// leases run out at once. It prints whether a lease ended too early, and how late leases ended.
 func leases(ctx context.Context, s *settings) error {
 	client, err := s.client()
 	if err != nil {
@@ -83,8 +83,9 @@ func leases(ctx context.Context, s *settings) error {
 	return err
 }
 
-// lifetimes are when leases were renewed last: at some moment between asked and answered. The
-// goroutine that has renewed one writes it before its end is awaited.
+// lifetimes has the times of the last renewals. Lease i was renewed at some time between asked[i]
+// and answered[i]. The goroutine that renews a lease writes both before the end of the lease is
+// awaited.
 type lifetimes struct {
 	asked, answered []time.Time
 	early           int

@@ -59,12 +59,12 @@ func (s *settings) client() (*clientv3.Client, error) {
 
 func key(i int) string { return fmt.Sprintf("capacity/%010d", i) }
 
-// step says how long something took.
+// step prints the time that a step took.
 func step(what string, began time.Time) {
 	fmt.Printf("%-44s %10.1f s\n", what, time.Since(began).Seconds())
 }
 
-// latency does something again and again, one at a time, and prints how long it takes.
+// latency calls f several times, one call at a time, and prints the latencies.
 func latency(ctx context.Context, what string, times int, f func(int) error) error {
 	var all []time.Duration
 	for i := range times {
@@ -93,7 +93,7 @@ func printLatency(what string, all []time.Duration) {
 		at(1))
 }
 
-// progress prints how far something is, every 10 s, until stop is called.
+// progress prints the number of finished operations every 10 s, until stop is called.
 func progress(what string, done *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -112,8 +112,8 @@ func progress(what string, done *atomic.Int64) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// others puts and gets a key of its own, every 20 ms, until stop is called, which prints how long
-// that took meanwhile.
+// others puts and gets a key of its own every 20 ms, until stop is called. stop prints the
+// latencies.
 func others(client *clientv3.Client, what string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -149,7 +149,7 @@ func others(client *clientv3.Client, what string) (stop func()) {
 	}
 }
 
-// each calls f with 0 to n-1, on so many goroutines, until one fails.
+// each calls f with 0 to n-1, on several goroutines, until a call fails.
 func each(ctx context.Context, n, workers int, f func(context.Context, int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

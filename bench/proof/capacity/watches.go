@@ -11,17 +11,17 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// watches opens watches on a tenth as many keys, puts some of these, and waits for the events. The
-// client begins the watches of a connection one after the other, each when it has heard of the one
-// before: with -connections they begin side by side.
+// watches opens watches on a tenth as many keys, puts some of the keys, and waits for the events.
+// etcd's client opens the watches of a connection one after the other, each when the watch before
+// is confirmed. With -connections, connections open their watches in parallel.
 func watches(ctx context.Context, s *settings) error {
 	return s.watch(ctx, max(1, s.n/10), func(ctx context.Context, _ int) context.Context {
 		return ctx
 	})
 }
 
-// streams opens watches that have a stream each, for a client shares a stream among watches of the
-// same metadata only.
+// streams opens watches with one stream for each watch: a client shares a stream only among watches
+// with the same metadata.
 func streams(ctx context.Context, s *settings) error {
 	return s.watch(ctx, s.n, func(ctx context.Context, i int) context.Context {
 		return clientv3.WithRequireLeader(withStream(ctx, i))
@@ -96,7 +96,7 @@ func (s *settings) watch(ctx context.Context, keys int,
 	return nil
 }
 
-// withStream gives a watch metadata that no other has.
+// withStream gives a watch metadata that no other watch has.
 func withStream(ctx context.Context, i int) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "capacity-stream", fmt.Sprint(i))
 }

@@ -31,14 +31,14 @@ var (
 		"the program to run")
 )
 
-// limit bounds a test.
+// limit is the deadline of a test.
 const limit = 2 * time.Minute
 
-// members are how many servers are members of the core. The last server is a data node, which is
-// none.
+// members is the number of servers that are members of the core. The last server is a data node,
+// and no member.
 const members = 3
 
-// cluster is four servers, each of which is a process.
+// cluster is four servers. Each of them is a process.
 type cluster struct {
 	t       *testing.T
 	dir, at []string
@@ -97,7 +97,7 @@ func (c *cluster) close() {
 	}
 }
 
-// leader waits until a server leads, and gives its number.
+// leader waits until a server leads, and returns its number.
 func (c *cluster) leader() (leader int) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
@@ -151,8 +151,8 @@ func (c *cluster) serves(i int) {
 	}
 }
 
-// kinds are the servers that a client is given: the members of the core, that of the leader first; a
-// data node alone; all of them, the data node last.
+// kinds are the lists of servers that a client gets: the members of the core, with the leader
+// first; the data node alone; all servers, with the data node last.
 var kinds = map[string]func(at []string, leader int) []string{
 	"members": func(at []string, leader int) []string {
 		return slices.Concat(at[leader:members], at[:leader])
@@ -163,7 +163,7 @@ var kinds = map[string]func(at []string, leader int) []string{
 	},
 }
 
-// forKinds runs a client with each kind of addresses, against a cluster of its own.
+// forKinds runs a client with each list of addresses, against a new cluster.
 func forKinds(t *testing.T, dir, path string, args ...string) {
 	t.Helper()
 	for name, of := range kinds {
@@ -174,7 +174,8 @@ func forKinds(t *testing.T, dir, path string, args ...string) {
 	}
 }
 
-// run runs a client, and kills the leader when it asks for that. The addresses are in ENDPOINTS.
+// run runs a client, and kills the leader when the client asks for that. The addresses are in
+// ENDPOINTS.
 func (c *cluster) run(of func([]string, int) []string, dir, path string, args ...string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), limit)
@@ -239,7 +240,7 @@ func TestNode(t *testing.T) {
 	forKinds(t, nodePackages(t), "node", "client.js")
 }
 
-// nodePackages is a directory with the client and what it needs, which is kept in the user's cache.
+// nodePackages returns the directory of the client and its dependencies, in the user's cache.
 func nodePackages(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -277,7 +278,8 @@ func nodePackages(t *testing.T) string {
 	return dir
 }
 
-// TestGo runs etcd's client for Go while each server stops and starts again: no call fails.
+// TestGo runs etcd's client for Go while one server after the other stops and starts again. No call
+// fails.
 func TestGo(t *testing.T) {
 	c := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -334,7 +336,7 @@ func TestPython(t *testing.T) {
 	if !*enabled {
 		t.Skip("run it with -clients, or by `make clients`")
 	}
-	const python = "/usr/bin/python3" // that of the distribution, which sees its packages
+	const python = "/usr/bin/python3" // of the distribution, which finds its packages
 	if exec.Command(python, "-c", "import etcd3").Run() != nil {
 		installed(t, "", "apt-get", "-q", "update")
 		installed(t, "", "apt-get", "-q", "-y", "install", "--no-install-recommends", "python3-etcd3")

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// attemptTimeout is how long a server has to answer one request of a recipe.
+	// attemptTimeout is the deadline of one request of a recipe.
 	attemptTimeout = time.Second
-	// ttl is the time to live of sessions and leases. The service grants two seconds at least.
+	// ttl is the time to live of sessions and leases. The service grants at least two seconds.
 	ttl = 3 * time.Second
-	// drift is by how much of a time to live the servers' clocks may be wrong when it is over.
+	// drift is the largest error of a server's clock after one ttl.
 	drift = ttl * 3 / 100
 )
 
-// connected is a client of the service for one Drive, and the recipes on it.
+// connected is a client of the service for one call of Drive, with the recipes over it.
 type connected struct {
 	*driver.Etcd
 	recipes *coord.Client
 	hangUp  func()
 }
 
-// connect connects. Until it succeeds the context ends, or the run does not go on: the client of
-// etcd makes its connections by itself, whenever a server is there.
+// connect connects to the service. etcd's client connects by itself as soon as a server is there.
 func connect(ctx context.Context, run *driver.Run, workload string,
 	options ...coord.Option) (connected, error) {
 	etcd, hangUp, err := run.ConnectEtcd(ctx, workload)
@@ -40,7 +39,7 @@ func connect(ctx context.Context, run *driver.Run, workload string,
 	return connected{etcd, recipes, hangUp}, nil
 }
 
-// available says whether there is a service; a workload's Setup returns its error.
+// available returns an error if there is no service. Setup of a workload returns this error.
 func available(ctx context.Context, run *driver.Run, workload string) error {
 	c, err := connect(ctx, run, workload)
 	if err != nil {
@@ -69,7 +68,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// plain is an error of a recipe without what is different each time, so that it can be counted.
+// plain returns a recipe's error without the details that differ each time, so that errors can be
+// counted.
 func plain(err error) error {
 	var of *coord.Error
 	if !errors.As(err, &of) || errors.Is(err, context.DeadlineExceeded) {
@@ -85,7 +85,7 @@ func plain(err error) error {
 	return err
 }
 
-// Standard is the usual traffic of the coordination service.
+// Standard returns the standard workloads of the coordination service.
 func Standard() []driver.Workload {
 	return []driver.Workload{
 		&Txns{Parallel: 4, Keys: 3, Age: 15 * time.Second, Pause: 200 * time.Millisecond},

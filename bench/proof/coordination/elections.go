@@ -15,10 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// Elections has candidates lead in turn, proclaim, resign or die, and observers follow. At most one
-// leads by its own belief at any true time, but for what clocks may be wrong; every observer sees
-// each leader in the order of their tokens and misses none; and in calm, when a leader dies, the
-// next one leads within the time to live and a second.
+// Elections runs candidates that lead in turn, proclaim, resign or die, and observers that follow.
+// At any true time at most one candidate believes that it leads, apart from errors of clocks
+// (drift). Every observer sees each leader, in the order of the leaders' tokens. In calm, when a
+// leader dies, the next one leads within its time to live and a second.
 type Elections struct {
 	Candidates, Observers int
 	Pause                 time.Duration
@@ -26,15 +26,15 @@ type Elections struct {
 	mu struct {
 		sync.Mutex
 		leaders map[*coord.Leadership]bool
-		// terms are the leaders, by token, of which the beginning was told; last is the highest.
+		// terms has the leaders whose campaigns succeeded, by token. last is the highest token.
 		terms map[coord.Token]string
 		last  coord.Token
-		// died is when the last leader died, if it did, and no candidate has led since.
+		// died is the time when the last leader died; zero if it is alive or has a successor.
 		died time.Time
 	}
 }
 
-// takeover is how long it may take in calm after the death of a leader until another one leads.
+// takeover is the longest time in calm from the death of a leader until another one leads.
 const takeover = ttl + time.Second + drift
 
 // Name implements Workload.
@@ -68,7 +68,7 @@ func (e *Elections) Drive(ctx context.Context, run *driver.Run, number int, _ *d
 	}
 }
 
-// candidate campaigns, again and again, until its session ends or it dies, without a word.
+// candidate campaigns again and again, until its session ends or the candidate dies.
 func (e *Elections) candidate(ctx context.Context, run *driver.Run, client connected, name string,
 	random *rand.Rand) {
 	session, err := begin(ctx, run, client)
@@ -87,7 +87,7 @@ func (e *Elections) candidate(ctx context.Context, run *driver.Run, client conne
 		}
 		if !e.lead(ctx, run, client, session, leadership, began,
 			fmt.Sprintf("%s.%d", name, n), random) {
-			return // it is dead
+			return // the candidate is dead
 		}
 		if !run.Rest(ctx, random, e.Pause) {
 			break
@@ -112,7 +112,7 @@ func (e *Elections) lead(ctx context.Context, run *driver.Run, client connected,
 	}
 	dies := random.IntN(3) == 0
 	if dies {
-		client.hangUp() // no renewal goes out any more
+		client.hangUp() // no more renewals are sent
 	}
 	before := l.Err()
 	e.mu.Lock()
@@ -134,7 +134,7 @@ func (e *Elections) lead(ctx context.Context, run *driver.Run, client connected,
 	ended := client.Report(attempt, "resign")
 	err := l.Resign(attempt)
 	if err != nil && before != nil {
-		ended(nil) // it says what was known
+		ended(nil) // Resign returns the error that was known before
 	} else {
 		ended(plain(err))
 	}
@@ -142,7 +142,7 @@ func (e *Elections) lead(ctx context.Context, run *driver.Run, client connected,
 	return true
 }
 
-// begin takes it that a candidate leads, which began to campaign at a time.
+// begin notes that a candidate leads. began is the time when its campaign began.
 func (e *Elections) begin(ctx context.Context, run *driver.Run, l *coord.Leadership,
 	began time.Time, name string) {
 	e.mu.Lock()
@@ -163,7 +163,7 @@ func (e *Elections) begin(ctx context.Context, run *driver.Run, l *coord.Leaders
 	})
 }
 
-// observe follows which candidate leads, for a while.
+// observe follows for a while which candidate leads.
 func (e *Elections) observe(ctx context.Context, run *driver.Run, client connected,
 	random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(5+random.IntN(40))*time.Second)
@@ -184,7 +184,7 @@ func (e *Elections) observe(ctx context.Context, run *driver.Run, client connect
 			}
 		}
 		if leader.Gap {
-			seen = nil // history was compacted meanwhile
+			seen = nil // history was compacted meanwhile, so leaders may be missing
 		}
 		if leader.Exists() {
 			seen = append(seen, leader)
@@ -194,7 +194,7 @@ func (e *Elections) observe(ctx context.Context, run *driver.Run, client connect
 	e.compare(run, seen)
 }
 
-// compare compares what one observer saw with the leaders that there were.
+// compare compares the leaders that one observer saw with the leaders that there were.
 func (e *Elections) compare(run *driver.Run, seen []coord.Leader) {
 	if len(seen) == 0 {
 		return
@@ -218,7 +218,7 @@ func (e *Elections) compare(run *driver.Run, seen []coord.Leader) {
 	}
 }
 
-// Check implements Workload: no candidate is left that would wait or lead.
+// Check implements Workload: no candidate that waits or leads may be left.
 func (e *Elections) Check(ctx context.Context, run *driver.Run, _ *driver.Client) error {
 	client, err := connect(ctx, run, e.Name())
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// holder is what one client has at a time: a lock or a leadership.
+// holder is a lock or a leadership, which one client may have at a time.
 type holder interface {
 	comparable
-	// Err is nil as long as its client may believe that it has it.
+	// Err is nil as long as the client may believe that it has the lock or the leadership.
 	Err() error
 	Token() coord.Token
 }
 
-// enterAlone adds a holder to those there are, and calls both with each other one that goes on at
-// the same time, for longer than clocks may differ. mu guards the holders: the caller holds it, and
-// it is given up for that long.
+// enterAlone adds a holder. If other holders are still there after drift, longer than errors of
+// clocks explain, enterAlone calls both with each of them. mu guards the holders. The caller holds
+// mu, and enterAlone unlocks mu while it waits.
 func enterAlone[H holder](ctx context.Context, mu *sync.Mutex, holders map[H]bool, entering H,
 	both func(other H)) {
 	var others []H

@@ -14,13 +14,13 @@ import (
 )
 
 // Leases grants leases, renews them for a while, and stops. An acknowledged renewal holds for the
-// time to live from when it was sent, whatever happens to the servers. After the last one the keys
-// go, all at one revision: in calm within the time to live and Slack, and after a storm when the
-// leader has led for that long.
+// time to live from the moment when it was sent, whatever happens to the servers. After the last
+// renewal the keys go, all at one revision: in calm within the time to live and Slack, and after a
+// storm when a leader has led for that long.
 type Leases struct {
 	Parallel int
 	Pause    time.Duration
-	// Slack is for how long after its time to live a lease may stand.
+	// Slack is how long a lease may exist after its time to live.
 	Slack time.Duration
 }
 
@@ -35,14 +35,14 @@ func (l *Leases) Setup(ctx context.Context, run *driver.Run) error {
 	return available(ctx, run, l.Name())
 }
 
-// held is a lease as its client knows it.
+// heldLease is a lease as its client knows it.
 type heldLease struct {
 	id     clientv3.LeaseID
 	prefix string
-	// until is until when it stands at least, renewed when it was last sent a renewal of which the
-	// outcome may be that it holds, and told when that was answered.
+	// until is the time until which the lease must exist. told is the time of the last answer after
+	// which the lease may exist for another time to live.
 	until, told time.Time
-	// maybe: a renewal after that was sent and not answered.
+	// maybe: a later renewal was sent and not answered.
 	maybe bool
 }
 
@@ -75,13 +75,12 @@ func (l *Leases) Drive(ctx context.Context, run *driver.Run, number int, _ *driv
 	}
 }
 
-// stood takes it that the service said, in an answer to what was sent at a moment, that the lease
-// has its whole time to live.
+// stood notes an answer to a request, sent at a time, that the lease has its whole time to live.
 func (h *heldLease) stood(sent time.Time, granted int64) {
 	h.until, h.told, h.maybe = sent.Add(time.Duration(granted)*time.Second-drift), time.Now(), false
 }
 
-// grant grants a lease and puts two keys under it.
+// grant grants a lease and puts two keys with it.
 func (l *Leases) grant(ctx context.Context, run *driver.Run, client connected, h *heldLease,
 	random *rand.Rand) bool {
 	ctx, cancel := driver.Patience(ctx, random)
@@ -117,7 +116,7 @@ func (l *Leases) grant(ctx context.Context, run *driver.Run, client connected, h
 	return err == nil && !missing
 }
 
-// gone is for a lease of which an answer that has come now says that it is gone.
+// gone is called when an answer says that the lease is gone. It checks that this is not too early.
 func (l *Leases) gone(run *driver.Run, h *heldLease, what string) {
 	if early := time.Until(h.until); early > 0 {
 		run.Violation("%s: lease %x ended too early: %s, %v before the end of its time to live",
@@ -125,7 +124,7 @@ func (l *Leases) gone(run *driver.Run, h *heldLease, what string) {
 	}
 }
 
-// look reads the keys of a lease: both are there, or none.
+// look reads the keys of a lease: either both are there, or neither.
 func (l *Leases) look(ctx context.Context, run *driver.Run, client connected,
 	h *heldLease) (present, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*attemptTimeout)
@@ -172,12 +171,12 @@ func (l *Leases) renew(ctx context.Context, run *driver.Run, client connected, h
 	return !gone
 }
 
-// revoke ends a lease: its keys are gone when that is acknowledged.
+// revoke ends a lease. When the revocation is acknowledged, the keys of the lease are gone.
 func (l *Leases) revoke(ctx context.Context, run *driver.Run, client connected, h *heldLease) {
 	attempt, cancel := context.WithTimeout(ctx, 2*attemptTimeout)
 	defer cancel()
 	until := h.until
-	h.until = time.Time{} // it may go from here on
+	h.until = time.Time{} // from now on the lease may be gone
 	err := client.Do(attempt, "lease revoke", func(ctx context.Context) error {
 		_, err := client.SDK().Revoke(ctx, h.id)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) && time.Until(until) <= 0 {
@@ -194,7 +193,7 @@ func (l *Leases) revoke(ctx context.Context, run *driver.Run, client connected, 
 	}
 }
 
-// outlive waits until a lease that is not renewed any more is gone.
+// outlive waits until a lease that is no longer renewed is gone.
 func (l *Leases) outlive(ctx context.Context, run *driver.Run, client connected, h *heldLease) {
 	const every = 300 * time.Millisecond
 	for {
@@ -204,8 +203,8 @@ func (l *Leases) outlive(ctx context.Context, run *driver.Run, client connected,
 		began := time.Now()
 		present, ok := l.look(ctx, run, client, h)
 		if !ok || h.maybe {
-			// What was sent and not answered may still come; all of it has come, or was lost, when it
-			// has been calm for a while.
+			// A request without an answer may still arrive. After a while of calm, every such
+			// request has arrived or was lost.
 			if h.maybe && run.Weather.Calm(began.Add(-every)) {
 				h.told, h.maybe = began, false
 			}
@@ -214,18 +213,18 @@ func (l *Leases) outlive(ctx context.Context, run *driver.Run, client connected,
 		if !present {
 			return
 		}
-		// A new leader gives every lease its whole time to live. In calm there is none.
+		// A new leader gives every lease its whole time to live. In calm there is no new leader.
 		if late := began.Sub(h.told) - ttl - drift - l.Slack; late > 0 && run.Weather.Calm(h.told) {
 			run.Violation("%s: lease %x stands for ever: its keys are there %v after the last renewal",
 				l.Name(), int64(h.id), began.Sub(h.told))
 			return
 		} else if late > 0 && !run.Weather.Calm(h.told) {
-			h.told = began // the time begins anew, and will be in calm at last
+			h.told = began // wait again; in the end the whole time will be in calm
 		}
 	}
 }
 
-// Check implements Workload: in the end no key is left.
+// Check implements Workload: at the end no key is left.
 func (l *Leases) Check(ctx context.Context, run *driver.Run, _ *driver.Client) error {
 	client, err := connect(ctx, run, l.Name())
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// Locks has clients hold a lock in turn, and write behind a fence into a keyspace. Of no two of
-// them both believe for longer than clocks may be wrong that they hold it; a later holder has a
-// higher token; what a holder with a lower token writes after one with a higher is refused; and the
-// key of a lock is gone only with its session.
+// Locks runs clients that hold a lock in turn, and write to a keyspace behind a fence. At any true
+// time at most one client believes that it holds the lock, apart from errors of clocks (drift). A
+// later holder has a higher token. The fence refuses writes of a holder with a lower token after a
+// write with a higher token. The key of a lock is gone only with its session.
 type Locks struct {
 	Parallel int
 	Pause    time.Duration
@@ -25,13 +25,13 @@ type Locks struct {
 	mu struct {
 		sync.Mutex
 		holders map[*coord.Lock]bool
-		// token is the highest of any holder.
+		// token is the highest token of any holder.
 		token coord.Token
 	}
 }
 
-// lockPatience is how long a lock is waited for: in calm longer than all that were there when the
-// calm began can hold it or stand in the line.
+// lockPatience is how long a client waits for the lock. In calm it is longer than all clients that
+// were there when the calm began can hold the lock or wait for it.
 const lockPatience = 20 * time.Second
 
 // Name implements Workload.
@@ -79,7 +79,7 @@ func (l *Locks) Drive(ctx context.Context, run *driver.Run, number int, keyspace
 	}
 }
 
-// begin begins a session.
+// begin starts a session.
 func begin(ctx context.Context, run *driver.Run, client connected) (*coord.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -115,7 +115,7 @@ func (l *Locks) hold(ctx context.Context, run *driver.Run, client connected,
 	ended := client.Report(attempt, "unlock")
 	err := lock.Unlock(attempt)
 	if err != nil && before != nil {
-		ended(nil) // it says what was known
+		ended(nil) // Unlock returns the error that was known before
 	} else {
 		ended(plain(err))
 	}
@@ -125,12 +125,12 @@ func (l *Locks) hold(ctx context.Context, run *driver.Run, client connected,
 			lock.Token(), before, err)
 	}
 	if written && random.IntN(3) == 0 && pause(ctx, l.Pause) {
-		// As one that stood still for a while, and has not noticed.
+		// The client behaves like a former holder that was paused and has not noticed.
 		l.write(ctx, run, keyspaces, lock, value+".late")
 	}
 }
 
-// enter takes it that a client has the lock.
+// enter notes that a client has the lock, and checks that it is the only one.
 func (l *Locks) enter(ctx context.Context, run *driver.Run, lock *coord.Lock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +145,7 @@ func (l *Locks) enter(ctx context.Context, run *driver.Run, lock *coord.Lock) {
 	})
 }
 
-// write writes the lock's token and a value, if the fence lets it. It says whether that was so.
+// write writes the lock's token and a value, if the fence allows it. It returns whether it wrote.
 func (l *Locks) write(ctx context.Context, run *driver.Run, keyspaces *driver.Client,
 	lock *coord.Lock, value string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*attemptTimeout)
@@ -193,7 +193,7 @@ func (l *Locks) write(ctx context.Context, run *driver.Run, keyspaces *driver.Cl
 	return true
 }
 
-// Check implements Workload: what was written last has a token that a holder had.
+// Check implements Workload: the last written value has the token of a holder.
 func (l *Locks) Check(ctx context.Context, _ *driver.Run, client *driver.Client) error {
 	pair, err := client.Keyspace(l.Name()).Get(ctx, []byte("protected"))
 	if err := driver.IgnoreNotFound(err); err != nil {

@@ -7,24 +7,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// told is a change that a watcher was told.
+// told is a change that a watcher received.
 type told struct {
 	change
 	revision int64
 }
 
-// segment is what one watcher was told.
+// segment has the changes that one watcher received.
 type segment struct {
 	prefix string
-	// key, if there is one, is the only key that is watched.
+	// key is the only watched key; empty: all keys with the prefix are watched.
 	key  string
 	from int64
-	// complete is the revision up to which it was told everything, 0: it was told nothing yet.
+	// complete is the revision up to which the watcher has received every change; 0: it has
+	// received nothing yet.
 	complete int64
 	events   []told
 }
 
-// watched is what is watched: a key, or a prefix.
+// watched returns the watched key or prefix.
 func (s *segment) watched() string {
 	if s.key != "" {
 		return s.key
@@ -36,15 +37,15 @@ func (s *segment) covers(key string) bool {
 	return s.key == key || s.key == "" && strings.HasPrefix(key, s.prefix)
 }
 
-// next is the first revision of which it may be told something.
+// next is the first revision whose changes the watcher may still receive.
 func (s *segment) next() int64 { return max(s.from, s.complete+1) }
 
-// take takes what the watcher is told next, and says what is wrong with it. compacted is the
-// highest revision to which a compaction was asked for: what keys were below it need not be told
-// any more.
+// take adds a response, and says what is wrong with it. compacted is the highest revision to which
+// a compaction was requested. A change need not have the previous pair of its key if the change is
+// not above compacted.
 func (s *segment) take(r clientv3.WatchResponse, compacted int64) (why string) {
 	if r.IsProgressNotify() {
-		// That a watch has everything up to a revision before its first says nothing.
+		// A progress notification below the first revision of the watch proves nothing.
 		s.complete = max(s.complete, r.Header.Revision)
 		return ""
 	}

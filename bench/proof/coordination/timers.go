@@ -12,10 +12,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// Timers has several managers wait for the ticks of some timers, on machines whose clocks are up to
-// hours wrong. Each period is fired by one manager at most, and not before it is due by true time;
-// later ones have higher tokens; what was missed in between is said; and a timer that catches up
-// misses nothing but what a manager may have claimed without being told.
+// Timers runs several managers that wait for the ticks of some timers, on machines whose clocks are
+// up to hours wrong. At most one manager fires a period, and not before it is due by true time.
+// Later periods have higher tokens. Missed periods between two ticks are reported. A timer that
+// catches up misses no period, except periods that a manager may have claimed without learning of
+// it.
 type Timers struct {
 	Managers int
 	Period   time.Duration
@@ -30,17 +31,17 @@ type Timers struct {
 // timerHistory is what is known of a timer.
 type timerHistory struct {
 	last coord.Tick
-	// untold is how many claims there were whose outcome was not told.
+	// untold is the number of claims of unknown outcome.
 	untold int
-	// count is how many ticks there were.
+	// count is the number of ticks.
 	count int
 }
 
 const (
-	// mostWrong is how far the clock of a manager's machine is off at most.
+	// mostWrong is the largest error of the clock of a manager's machine.
 	mostWrong = 3 * time.Hour
-	// early is how long before its time a period may be fired: the clock of the service is that of a
-	// majority of servers, whose clocks differ from true time by less.
+	// early is how long before its time a period may be fired. The clock of the service is the
+	// clock of a majority of servers, and these clocks differ from true time by less than early.
 	early = time.Second
 )
 
@@ -55,8 +56,8 @@ func (t *Timers) Setup(ctx context.Context, run *driver.Run) error {
 	return available(ctx, run, t.Name())
 }
 
-// Drive implements Workload. Each manager waits for the ticks of one timer for a while, then for
-// those of another one.
+// Drive implements Workload. Each manager waits for the ticks of one timer for a while, and then
+// for the ticks of another one.
 func (t *Timers) Drive(ctx context.Context, run *driver.Run, number int, _ *driver.Client,
 	random *rand.Rand) {
 	off := time.Duration(random.Int64N(int64(2*mostWrong))) - mostWrong
@@ -96,8 +97,8 @@ func (t *Timers) manage(ctx context.Context, run *driver.Run, client connected,
 	}
 }
 
-// fired takes in a tick. Those of a timer are claimed one after the other; two managers may come
-// here in another order, so only what does not depend on it is checked of those.
+// fired checks a tick. The ticks of a timer are claimed one after the other, but two managers may
+// call fired in another order. So fired checks only what does not depend on the order of its calls.
 func (t *Timers) fired(run *driver.Run, missed coord.Missed, tick coord.Tick) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,7 +122,7 @@ func (t *Timers) fired(run *driver.Run, missed coord.Missed, tick coord.Tick) {
 		run.Violation("%s: %d periods are said to be missed before %v, and the one of %v was fired",
 			t.Name(), tick.Missed, tick.Due, last.Due)
 	case tick.Missed < periods-1 && h.untold == 0 && h.last.Token == tick.Token:
-		// Others may be between them whose managers have not come here yet.
+		// There may be ticks between the two whose managers have not called fired yet.
 		run.Event("%s: of %d periods before %v %d are said to be missed", t.Name(), periods-1, tick.Due,
 			tick.Missed)
 	}

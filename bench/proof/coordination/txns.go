@@ -17,10 +17,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/revisions"
 )
 
-// Txns does transactions with comparisons, puts, deletes, and reads with and without a quorum on
-// few keys, at whichever member answers. The history must be one of a store with revisions, and no
-// revision is below one that was known when the operation began, but those of reads that asked for
-// no quorum. The keys change every Age.
+// Txns does transactions with comparisons, puts, deletes, and reads with and without a quorum. They
+// use few keys, at any member. The history must be possible for a store with revisions. No answer
+// has a lower revision than what was known when its operation began, except answers to reads
+// without a quorum. The keys change every Age.
 type Txns struct {
 	Parallel, Keys int
 	Age, Pause     time.Duration
@@ -30,17 +30,17 @@ type Txns struct {
 	newest atomic.Int64
 }
 
-// txnWindow is what is done with the keys of one time.
+// txnWindow has the keys of one Age, and the operations on them.
 type txnWindow struct {
 	prefix  string
 	history *revisions.Recorder
 
 	mu sync.Mutex
-	// known are pairs that were read, of which comparisons take their numbers.
+	// known has pairs that were read. Comparisons use their values and numbers.
 	known []revisions.Pair
 }
 
-// checkPatience is how long one window's history may take to check, in real time.
+// checkPatience is how long the check of one window's history may take, in real time.
 const checkPatience = 20 * time.Second
 
 // Name implements Workload.
@@ -118,7 +118,7 @@ func (t *Txns) draw(random *rand.Rand, w *txnWindow, value string) revisions.Ope
 	return o
 }
 
-// compares draws one or two comparisons, most of them with what was read lately.
+// compares draws one or two comparisons, most of them with pairs that were read lately.
 func (w *txnWindow) compares(random *rand.Rand, key string) (all []revisions.Compare) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +131,7 @@ func (w *txnWindow) compares(random *rand.Rand, key string) (all []revisions.Com
 			c.Value = p.Value
 			c.Number = []int64{0, p.Create, p.Mod, p.Version}[c.Target]
 		} else if c.Target == revisions.Value {
-			c.Target = revisions.Version // of a key that is absent, perhaps
+			c.Target = revisions.Version // perhaps the version of an absent key
 		}
 		all = append(all, c)
 	}
@@ -176,7 +176,7 @@ func (t *Txns) do(ctx context.Context, run *driver.Run, client connected, w *txn
 	return err
 }
 
-// maxKnown bounds the pairs that are remembered.
+// maxKnown bounds the number of pairs in known.
 const maxKnown = 16
 
 func (w *txnWindow) learn(found [][]revisions.Pair) {
@@ -190,7 +190,7 @@ func (w *txnWindow) learn(found [][]revisions.Pair) {
 
 func (w *txnWindow) end() string { return clientv3.GetPrefixRangeEnd(w.prefix) }
 
-// call makes the call that an operation is.
+// call makes the call of an operation.
 func call(ctx context.Context, client *clientv3.Client, o revisions.Operation) (succeeded bool,
 	revision int64, found [][]revisions.Pair, err error) {
 	if len(o.Compares) > 0 || len(o.Then) > 1 {
@@ -217,7 +217,7 @@ func call(ctx context.Context, client *clientv3.Client, o revisions.Operation) (
 	return true, r.Del().Header.Revision, [][]revisions.Pair{pairs(r.Del().PrevKvs...)}, nil
 }
 
-// foundIn is what an operation of a transaction has found.
+// foundIn returns the pairs in the answer to an operation of a transaction.
 func foundIn(r *etcdserverpb.ResponseOp) []revisions.Pair {
 	switch {
 	case r.GetResponseRange() != nil:
@@ -279,7 +279,7 @@ func operations(all []revisions.Action, serializable bool) (ops []clientv3.Op) {
 	return ops
 }
 
-// close reads the keys of a window for the last time, has its history checked, and deletes them.
+// close reads the keys of a window for the last time, checks its history, and deletes the keys.
 func (t *Txns) close(ctx context.Context, run *driver.Run, client connected, w *txnWindow) error {
 	o := revisions.Operation{Client: t.Parallel, Then: []revisions.Action{{Kind: revisions.Get,
 		Key: w.prefix, End: w.end()}}}
@@ -298,7 +298,7 @@ func (t *Txns) close(ctx context.Context, run *driver.Run, client connected, w *
 		}
 		return violations
 	})
-	// What is left of a window is in no client's way.
+	// Keys that are left do not disturb other windows.
 	_, _ = client.SDK().Delete(ctx, w.prefix, clientv3.WithPrefix())
 	return nil
 }

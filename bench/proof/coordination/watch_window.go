@@ -24,23 +24,23 @@ func (c change) String() string {
 	return c.key + " = " + c.value
 }
 
-// pair is a key as a read found it, and as the changes make it.
+// pair is the state of a key: as a read found it, or as the changes make it.
 type pair struct {
 	value                string
 	create, mod, version int64
 }
 
-// watchWindow is what is known of the keys of one time.
+// watchWindow is what is known of the keys of one Age.
 type watchWindow struct {
 	prefix string
 
 	mu sync.Mutex
-	// start is a revision before which none of the keys was written; 0: none has been.
+	// start is a revision before which none of the keys was written; 0: no write has begun.
 	start int64
-	// told are the changes of each revision: those that were acknowledged, and from check on those
-	// that only watchers saw.
+	// told has the changes of each revision: the acknowledged changes, and, after check, also the
+	// changes that only watchers saw.
 	told map[int64][]change
-	// unknown are changes of writes whose outcome was not told, or not yet.
+	// unknown has the changes of writes that have not ended, or ended with an unknown outcome.
 	unknown  map[change]bool
 	refused  map[change]bool
 	segments []*segment
@@ -53,7 +53,8 @@ func newWatchWindow(prefix string) *watchWindow {
 		reads: make(map[int64]map[string]pair)}
 }
 
-// trying takes it that a write begins, when a revision has been reached.
+// trying notes that a write begins. reached is the highest revision that is known to have been
+// reached.
 func (x *watchWindow) trying(changes []change, reached int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -61,7 +62,7 @@ func (x *watchWindow) trying(changes []change, reached int64) {
 		x.start = reached + 1
 	}
 	for _, c := range changes {
-		if !c.deleted { // a value is written once; deletions are not told apart
+		if !c.deleted { // values are unique, but deletions look alike
 			x.unknown[c] = true
 		}
 	}
@@ -95,8 +96,8 @@ func (x *watchWindow) wrote(revision int64, changes []change) {
 	x.told[revision] = append(x.told[revision], changes...)
 }
 
-// first is a revision before which none of the keys was written; 0 if nothing is known to have
-// been.
+// first returns a revision before which none of the keys was written; 0 if no write is known to
+// have happened.
 func (x *watchWindow) first() int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -106,8 +107,7 @@ func (x *watchWindow) first() int64 {
 	return x.start
 }
 
-// revisionSince draws a revision from the first to some that are not there yet; 0 if there is no
-// first.
+// revisionSince draws a revision, from first to a few that do not exist yet; 0 if first is 0.
 func (x *watchWindow) revisionSince(random *rand.Rand) int64 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,10 +121,10 @@ func (x *watchWindow) revisionSince(random *rand.Rand) int64 {
 	return x.start + random.Int64N(last-x.start+4)
 }
 
-// maxSegments bounds what is remembered of watchers in one window.
+// maxSegments bounds the number of segments that are kept of a window.
 const maxSegments = 200
 
-// watched takes what a watcher was told.
+// watched adds the changes that a watcher received.
 func (x *watchWindow) watched(s *segment) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -134,7 +134,7 @@ func (x *watchWindow) watched(s *segment) {
 	x.segments = append(x.segments, s)
 }
 
-// readAt takes what a read of all keys has found at a revision.
+// readAt adds the result of a read of all keys at a revision.
 func (x *watchWindow) readAt(revision int64, r *clientv3.GetResponse) {
 	found := make(map[string]pair)
 	for _, kv := range r.Kvs {
@@ -145,8 +145,9 @@ func (x *watchWindow) readAt(revision int64, r *clientv3.GetResponse) {
 	x.reads[revision] = found
 }
 
-// check compares all that was told, when no client writes any more. It takes from the watchers what
-// became of writes whose outcome was not told; each watcher that could have seen them has to agree.
+// check compares everything that clients have learned, when no client writes any more. The watchers
+// show which writes of unknown outcome took effect. All watchers that could have seen such a write
+// have to agree.
 func (x *watchWindow) check() (complaints []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,7 +184,7 @@ func (x *watchWindow) check() (complaints []string) {
 	return append(complaints, x.checkReads()...)
 }
 
-// compare compares what a watcher was told with what is known.
+// compare compares the changes that a watcher received with all known changes.
 func (x *watchWindow) compare(s *segment) (complaints []string) {
 	got := make(map[int64][]change)
 	for _, e := range s.events {
@@ -210,9 +211,9 @@ func sortChanges(all []change) {
 	slices.SortFunc(all, func(a, b change) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// checkReads compares reads of old revisions with the changes up to these. A write whose outcome
-// was not told, and that no watcher saw, can be in none: one of them has followed from the first
-// revision that was not compacted.
+// checkReads compares reads of old revisions with the changes up to those revisions. A write of
+// unknown outcome that no watcher saw has had no effect, because one watcher has received all
+// changes from the first revision that was not compacted.
 func (x *watchWindow) checkReads() (complaints []string) {
 	for _, at := range slices.Sorted(maps.Keys(x.reads)) {
 		state := make(map[string]pair)
@@ -235,7 +236,8 @@ func (x *watchWindow) checkReads() (complaints []string) {
 		for _, key := range slices.Sorted(maps.Keys(x.reads[at])) {
 			got, want := x.reads[at][key], state[key]
 			if x.vagueLocked(at) {
-				// Deletions may have been missed: what came before is not known.
+				// Deletions may be unknown, so the creation revision and the version are not
+				// compared.
 				want.create, want.version = got.create, got.version
 				if want.mod == 0 {
 					continue
@@ -255,8 +257,8 @@ func (x *watchWindow) checkReads() (complaints []string) {
 	return complaints
 }
 
-// vagueLocked says whether there may be changes up to a revision that no writer knows of: those of
-// writes whose outcome was not told, before the first revision that was followed to the end.
+// vagueLocked says whether there may be unknown changes up to a revision: changes of writes of
+// unknown outcome that were made before the last watcher began, or that it has not reached.
 func (x *watchWindow) vagueLocked(at int64) bool {
 	if len(x.unknown) == 0 || len(x.segments) == 0 {
 		return false

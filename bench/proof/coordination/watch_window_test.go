@@ -9,8 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// answer makes an answer to a watcher, of puts at revisions, the first of which has another value
-// than the second and so on.
+// answer makes a response to a watcher with puts at revisions.
 func answer(header int64, changes ...told) clientv3.WatchResponse {
 	r := clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: header}}
 	for _, c := range changes {
@@ -29,7 +28,8 @@ func put(key, value string, revision int64) told {
 	return told{change{key: key, value: value}, revision}
 }
 
-// Each mistake of what a watcher is told is noticed, by itself or beside what was written.
+// Each mistake in the changes that a watcher receives is noticed, either alone or compared with the
+// writes.
 func TestWatchersMistakesAreNoticed(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers []clientv3.WatchResponse
@@ -90,8 +90,8 @@ func TestWatchersMistakesAreNoticed(t *testing.T) {
 	}
 }
 
-// What a key was before need not be told of the revision to which history was compacted, and has to
-// be told of the next.
+// The change at the revision to which history was compacted need not have the previous pair. The
+// next change must have it.
 func TestPreviousPairsAreCompared(t *testing.T) {
 	r := clientv3.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: 6}}
 	r.Events = []*clientv3.Event{{

@@ -14,24 +14,24 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Watches has watchers follow what writers write, from any revision, over whichever member the
-// client of etcd reaches, while history is compacted. Each is told every change once, in order,
-// with all changes of one revision together, and none up to a revision that it was told to have all
-// of. What they were told is compared with what was written, with each other, and with reads of old
-// revisions. The keys change every Age.
+// Watches runs watchers that follow the changes of writers, from any revision, over any member that
+// etcd's client connects to, while history is compacted. Each watcher receives every change once,
+// in order, with all changes of one revision together. It receives no change at or below the
+// revision of a progress notification that came before. The received changes are compared with the
+// writes, with each other, and with reads of old revisions. The keys change every Age.
 type Watches struct {
 	Writers, Watchers, Keys int
 	Age, Pause              time.Duration
-	// Kept is how long the workload leaves history before it compacts it.
+	// Kept is how long history is kept before the workload compacts it.
 	Kept time.Duration
 
 	windows driver.Windows[*watchWindow]
 
 	mu struct {
 		sync.Mutex
-		// marks are revisions that were the newest at some times.
+		// marks has revisions, with the times at which they were the newest.
 		marks []mark
-		// compacting is the highest revision to which a compaction was asked for.
+		// compacting is the highest revision to which a compaction was requested.
 		compacting int64
 	}
 }
@@ -87,7 +87,7 @@ func (w *Watches) Drive(ctx context.Context, run *driver.Run, number int, _ *dri
 	}
 }
 
-// write does a transaction of up to three puts, or of a delete with or without a put.
+// write does a transaction of up to three puts, or of a delete and perhaps a put.
 func (w *Watches) write(ctx context.Context, run *driver.Run, client connected, x *watchWindow,
 	value string, random *rand.Rand) {
 	var ops []clientv3.Op
@@ -122,7 +122,7 @@ func (w *Watches) write(ctx context.Context, run *driver.Run, client connected, 
 	w.note(r.Header.Revision)
 }
 
-// maxMarks bounds the marks.
+// maxMarks bounds the number of marks.
 const maxMarks = 256
 
 func (w *Watches) note(revision int64) {
@@ -134,7 +134,7 @@ func (w *Watches) note(revision int64) {
 	}
 }
 
-// newest is the highest revision that is known to have been reached.
+// newest returns the highest revision that is known to have been reached.
 func (w *Watches) newest() (revision int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *Watches) newest() (revision int64) {
 	return revision
 }
 
-// compact compacts to the newest revision that has been kept for long enough.
+// compact compacts history to the newest revision that has been kept for Kept.
 func (w *Watches) compact(ctx context.Context, client connected) error {
 	w.mu.Lock()
 	to := int64(0)
@@ -162,20 +162,21 @@ func (w *Watches) compact(ctx context.Context, client connected) error {
 	return client.Do(ctx, "etcd compact", func(ctx context.Context) error {
 		_, err := client.SDK().Compact(ctx, to)
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return nil // by an attempt before
+			return nil // compacted by an earlier attempt
 		}
 		return err
 	})
 }
 
-// compacted is the highest revision to which history may be compacted now.
+// compacted returns the highest revision to which history may have been compacted by now.
 func (w *Watches) compacted() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.compacting
 }
 
-// watch follows a window for a while with a few watches, mostly of one stream, from some revisions.
+// watch follows a window for a while with a few watches, mostly over one stream, from drawn
+// revisions.
 func (w *Watches) watch(ctx context.Context, run *driver.Run, client connected,
 	random *rand.Rand) {
 	x := w.windows.Enter(run.Elapsed())
@@ -190,7 +191,7 @@ func (w *Watches) watch(ctx context.Context, run *driver.Run, client connected,
 	for range 1 + random.IntN(3) {
 		s := &segment{prefix: x.State.prefix, from: x.State.revisionSince(random)}
 		if s.from == 0 {
-			return // nothing was written yet
+			return // nothing is known to be written yet
 		}
 		if random.IntN(4) == 0 {
 			s.key = s.prefix + string(rune('a'+random.IntN(w.Keys)))
@@ -203,10 +204,10 @@ func (w *Watches) watch(ctx context.Context, run *driver.Run, client connected,
 	}
 }
 
-// progressEvery is how often a watcher asks how far it is.
+// progressEvery is the time between two progress requests of a watcher.
 const progressEvery = 700 * time.Millisecond
 
-// follow watches until the context ends, or enough says so after an answer.
+// follow watches until the context ends, or enough returns true after a response.
 func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected, s *segment,
 	random *rand.Rand, enough func() bool) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -231,14 +232,14 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 			_ = client.SDK().RequestProgress(ctx)
 			continue
 		case r, open := <-answers:
-			if !open { // as the context has ended, which may be noticed here first
+			if !open { // the context has ended; the closed channel may show that first
 				ended(nil)
 				run.Count("etcd watch", nil)
 				return
 			}
 			compacted := w.compacted()
 			if err := r.Err(); err != nil && r.CompactRevision > 0 {
-				// History may be compacted by the servers too, but not in runs of this length.
+				// Servers may compact history too, but not in runs of this length.
 				if s.next() >= r.CompactRevision || r.CompactRevision > compacted {
 					run.Violation("%s: a watch of %s from %d on ended because of a compaction to %d; it "+
 						"was to be told revision %d next, and no client compacted beyond %d", w.Name(),
@@ -266,7 +267,7 @@ func (w *Watches) follow(ctx context.Context, run *driver.Run, client connected,
 }
 
 // close follows a window from its beginning to its end, reads it at some of its revisions, and
-// compares all that was told of it.
+// checks everything that clients have learned of it.
 func (w *Watches) close(ctx context.Context, run *driver.Run, client connected, x *watchWindow,
 	random *rand.Rand) error {
 	var end *clientv3.GetResponse
@@ -280,7 +281,7 @@ func (w *Watches) close(ctx context.Context, run *driver.Run, client connected, 
 	x.readAt(end.Header.Revision, end)
 	first := x.first()
 	if first == 0 {
-		return nil // nothing was written, as far as is known
+		return nil // nothing is known to be written
 	}
 	whole := &segment{prefix: x.prefix, from: max(first, w.compacted()+1)}
 	w.follow(ctx, run, client, whole, random, func() bool {

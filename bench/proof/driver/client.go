@@ -7,22 +7,22 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Client is a client of the SDK for one Drive of a workload. It reports how every call ends, so
-// that no error is lost, whatever the workload makes of it.
+// Client is a client of the SDK for one Drive of a workload. It reports the outcome of every call,
+// so that no error is lost, whatever the workload does with the error.
 type Client struct {
 	sdk     *kv.Client
 	reports reports
 	ways    *ways
 }
 
-// ways has every second read of the latest state go by the nearest replica: whatever a workload
-// checks, it checks of both ways to read.
+// ways sends every second read of the latest state to the nearest replica. So all checks of a
+// workload cover both ways to read.
 type ways struct{ reads atomic.Uint32 }
 
-// another says that the next read goes by the nearest replica.
+// another reports whether the next read goes to the nearest replica.
 func (w *ways) another() bool { return w.reads.Add(1)%2 == 0 }
 
-// Connect opens a client for a workload, which the caller ends with hangUp.
+// Connect opens a client for a workload. The caller closes the client with hangUp.
 func (r *Run) Connect(ctx context.Context, workload string) (client *Client, hangUp func() error,
 	err error) {
 	retries := NewRetries()
@@ -33,13 +33,13 @@ func (r *Run) Connect(ctx context.Context, workload string) (client *Client, han
 	return r.Client(sdk, retries, workload), sdk.Close, nil
 }
 
-// Client makes the client of a workload out of one of the SDK. retries is what the SDK's was given
-// as metrics; nil: attempts of single requests are not counted.
+// Client makes the client of a workload from a client of the SDK. retries must be the metrics that
+// the SDK's client was given. If retries is nil, the attempts of single requests are not counted.
 func (r *Run) Client(sdk *kv.Client, retries *Retries, workload string) *Client {
 	return &Client{sdk, reports{r, workload, retries}, new(ways)}
 }
 
-// For is the same client on behalf of another workload.
+// For returns the same client for the reports of another workload.
 func (c *Client) For(workload string) *Client {
 	return &Client{c.sdk, reports{c.reports.run, workload, c.reports.retries}, c.ways}
 }
@@ -55,13 +55,13 @@ func (c *Client) Timestamp() kv.Timestamp { return c.sdk.Timestamp() }
 // Observe is kv.Client.Observe.
 func (c *Client) Observe(at kv.Timestamp) { c.sdk.Observe(at) }
 
-// Report says that an operation begins that does not go through the Client's own methods. The
-// caller calls ended with its error when it is over.
+// Report reports the start of an operation that does not use the Client's own methods. When the
+// operation is over, the caller calls ended with its error.
 func (c *Client) Report(ctx context.Context, kind string) (ended func(error)) {
 	return c.reports.begin(ctx, kind).end
 }
 
-// Update is kv.Client.Update; kind is what it is called in the table, such as "update".
+// Update is kv.Client.Update. kind is the operation's name in the table, such as "update".
 func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error,
 	options ...kv.TxnOption) (kv.Timestamp, error) {
 	report := c.reports.begin(ctx, kind)
@@ -74,7 +74,7 @@ func (c *Client) Update(ctx context.Context, kind string, f func(*kv.Txn) error,
 	return at, err
 }
 
-// View is kv.Client.View; kind is what it is called in the table, such as "view".
+// View is kv.Client.View. kind is the operation's name in the table, such as "view".
 func (c *Client) View(ctx context.Context, kind string, f func(*kv.Snapshot) error) error {
 	report := c.reports.begin(ctx, kind)
 	attempts := 0
@@ -106,7 +106,7 @@ func (c *Client) Begin(ctx context.Context, options ...kv.TxnOption) (*Txn, erro
 	return &Txn{tx, c.reports}, err
 }
 
-// Txn is a transaction that its workload begins, ends and runs again by itself.
+// Txn is a transaction that its workload itself begins, ends and retries.
 type Txn struct {
 	sdk     *kv.Txn
 	reports reports

@@ -1,13 +1,14 @@
-// Package driver drives workloads against a cluster, simulated or real, and judges how their
-// operations end. Package workloads has the workloads.
+// Package driver drives workloads against a cluster, simulated or real, and judges the outcomes of
+// their operations. Package workloads has the workloads.
 //
 // # How a run goes
 //
-// The caller makes a Run, lets every Workload make what it needs (Setup), then calls Drive once for
-// each of its clients, from goroutines of the caller's, while faults happen to the cluster. When
-// the time is over it cancels the Drives' context, heals everything, waits for the Drives, calls
-// Check of each, and at last Run.Judge. What was found is in the Run (Violations), how operations
-// ended as well (Rows), and the histories of single keys (Run.History) the caller checks.
+// The caller makes a Run, and calls Setup of every Workload. Then the caller calls Drive once for
+// each of a workload's clients, from goroutines of the caller, while faults happen to the cluster.
+// When the time is over, the caller cancels the Drives' context, ends all faults, waits for the
+// Drives, calls Check of each workload, and at last Run.Judge. The Run has the violations
+// (Violations) and the outcomes of operations (Rows). The caller checks the histories of single
+// keys (Run.History).
 //
 // # Rules for workloads
 //

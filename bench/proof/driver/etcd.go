@@ -9,15 +9,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Etcd is a client of the coordination service for one Drive of a workload. It reports how every
-// call ends.
+// Etcd is a client of the coordination service for one Drive of a workload. It reports the outcome
+// of every call.
 type Etcd struct {
 	sdk     *clientv3.Client
 	reports reports
 }
 
-// ConnectEtcd opens a client of the coordination service for a workload, which the caller ends with
-// hangUp.
+// ConnectEtcd opens a client of the coordination service for a workload. The caller closes the
+// client with hangUp.
 func (r *Run) ConnectEtcd(ctx context.Context, workload string) (e *Etcd, hangUp func(),
 	err error) {
 	if r.OpenEtcd == nil {
@@ -33,14 +33,15 @@ func (r *Run) ConnectEtcd(ctx context.Context, workload string) (e *Etcd, hangUp
 // SDK is etcd's client.
 func (e *Etcd) SDK() *clientv3.Client { return e.sdk }
 
-// Report says that an operation begins that does not go through Do. The caller calls ended with its
-// error when it is over.
+// Report reports the start of an operation that does not use Do. When the operation is over, the
+// caller calls ended with its error.
 func (e *Etcd) Report(ctx context.Context, kind string) (ended func(error)) {
 	return e.reports.begin(ctx, kind).end
 }
 
-// Do makes a call, and makes it again if the server is no member of the core: the next one may be,
-// since a client goes from one endpoint to the next. kind is what it is called in the table.
+// Do makes a call. It retries the call if the server is no member of the core: the next server may
+// be a member, because a client uses one endpoint after the other. kind is the call's name in the
+// table.
 func (e *Etcd) Do(ctx context.Context, kind string, call func(context.Context) error) error {
 	report := e.reports.begin(ctx, kind)
 	for attempt := 1; ; attempt++ {
@@ -52,7 +53,8 @@ func (e *Etcd) Do(ctx context.Context, kind string, call func(context.Context) e
 	}
 }
 
-// noMember says whether a server refused a call because it has no part of the coordination store.
+// noMember reports whether a server refused a call because the server is no member of the
+// coordination store.
 func noMember(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "etcdserver: this server")
 }

@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// etcdNothingDone are errors of a server that is not available, but promises all the same that the
-// call had no effect and never will.
+// etcdNothingDone has errors of a server that is not available, but promises that the call had no
+// effect and will never have one.
 var etcdNothingDone = []error{rpctypes.ErrNoLeader, rpctypes.ErrLeaderChanged,
 	rpctypes.ErrTooManyRequests}
 
-// EtcdUnknown says whether a write that ended with this error may have taken effect, as Unknown.
-// Every other error promises that it has not and never will.
+// EtcdUnknown reports whether a write that ended with this error may have taken effect, like
+// Unknown. Every other error promises that the write had no effect and will never have one.
 //
 //	no leader, leader changed, too many requests     nothing was done
 //	a server that is no member of the core           nothing was done
@@ -49,7 +49,8 @@ func EtcdUnknown(err error) bool {
 	return true
 }
 
-// etcdKind is a short name of an error of etcd's client; empty if it is none.
+// etcdKind returns a short name of an error of etcd's client. The name is empty if the error is no
+// error of etcd's client.
 func etcdKind(err error) string {
 	var known rpctypes.EtcdError
 	if errors.As(rpctypes.Error(err), &known) {

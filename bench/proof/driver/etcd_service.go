@@ -18,30 +18,30 @@ import (
 // DialEtcd connects to the address (host:port) of a server.
 type DialEtcd func(ctx context.Context, address string) (net.Conn, error)
 
-// EtcdService opens clients of a coordination service: etcd's own. The first one is as it is, the
-// second one makes calls past gRPC (kv/coord/direct), and so on in turn, so that faults meet both
-// ways at the same time. It is safe for concurrent use. The exported fields are set before the
-// first Open.
+// EtcdService opens etcd's own clients of a coordination service. Every second client makes calls
+// that bypass gRPC (kv/coord/direct), so that faults meet both ways at the same time. It is safe
+// for concurrent use. The exported fields must be set before the first Open.
 type EtcdService struct {
-	// Endpoints are addresses of servers (host:port).
+	// Endpoints has addresses of servers (host:port).
 	Endpoints []string
-	// Dialer gives what connects the client of a number, from 1 on; nil: TCP.
+	// Dialer returns the dial function of the client with a number. Numbers begin at 1. If Dialer is
+	// nil, clients use TCP.
 	Dialer func(number int64) DialEtcd
 
 	opened atomic.Int64
-	// plain are the calls of clients that make none past gRPC.
+	// plain counts the calls of clients whose calls all use gRPC.
 	plain atomic.Uint64
 	mu    struct {
 		sync.Mutex
-		// open are those of the other clients that have not hung up.
+		// open has the calls of the other clients that are not closed.
 		open map[*direct.Calls]bool
-		// ended are the calls of those that have.
+		// ended has the counts of the other clients that are closed.
 		ended direct.Stats
 	}
 }
 
-// Open connects one more client, which hangUp ends; the client is not used any more then. It does
-// not wait for a server.
+// Open opens one more client. hangUp closes the client, which must not be used any more then. Open
+// does not wait for a server.
 func (s *EtcdService) Open(context.Context) (client *clientv3.Client, hangUp func(), err error) {
 	number := s.opened.Add(1)
 	var options []grpc.DialOption
@@ -78,7 +78,7 @@ func (s *EtcdService) Open(context.Context) (client *clientv3.Client, hangUp fun
 	}, nil
 }
 
-// forget keeps what the calls of a client were that has hung up.
+// forget adds the counts of a closed client to ended.
 func (s *EtcdService) forget(calls *direct.Calls) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *EtcdService) forget(calls *direct.Calls) {
 	}
 }
 
-// Calls is how many calls of all clients went past gRPC, and how many by gRPC, without those of
-// streams.
+// Calls returns how many calls of all clients bypassed gRPC, and how many used gRPC. The calls of
+// streams are not counted.
 func (s *EtcdService) Calls() direct.Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *EtcdService) countPlain(ctx context.Context, method string, request, an
 	return invoke(ctx, method, request, answer, conn, options...)
 }
 
-// etcdConfig is how workloads connect. Connections that were lost are made again within half a
-// second, as those of the SDK.
+// etcdConfig returns the configuration of the workloads' clients. Lost connections are made again
+// within half a second, as in the SDK.
 func etcdConfig(endpoints []string, options []grpc.DialOption) clientv3.Config {
 	again := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 		MaxDelay: 500 * time.Millisecond}

@@ -7,15 +7,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Keyspace is a keyspace of a Client. Its methods are those of kv.Keyspace, and report how they
-// end. What reads the past is another kind of operation than what reads the present.
+// Keyspace is a keyspace of a Client. It has the methods of kv.Keyspace, which report their outcome
+// here. Reads of the past are another kind of operation than reads of the present.
 type Keyspace struct {
 	sdk     *kv.Keyspace
 	reports reports
 	ways    *ways
 }
 
-// latest are the options of a read of the latest state.
+// latest returns the options of a read of the latest state.
 func (k *Keyspace) latest() (options []kv.GetOption) {
 	if k.ways.another() {
 		options = append(options, kv.LinearizableFollower())
@@ -23,11 +23,11 @@ func (k *Keyspace) latest() (options []kv.GetOption) {
 	return options
 }
 
-// SDK is the keyspace for the methods of kv.Txn and kv.Snapshot: in Update and View it is the whole
-// that is reported.
+// SDK returns the keyspace for the methods of kv.Txn and kv.Snapshot. For Update and View, only the
+// whole transaction is reported.
 func (k *Keyspace) SDK() *kv.Keyspace { return k.sdk }
 
-// Get reads a key. Absence is an answer like another.
+// Get reads a key. The absence of a key is a valid answer.
 func (k *Keyspace) Get(ctx context.Context, key []byte) (kv.Pair, error) {
 	report := k.reports.begin(ctx, "get")
 	pair, err := k.sdk.Get(ctx, key, k.latest()...)
@@ -35,7 +35,7 @@ func (k *Keyspace) Get(ctx context.Context, key []byte) (kv.Pair, error) {
 	return pair, err
 }
 
-// GetAt is Get as of a moment.
+// GetAt is Get at a timestamp.
 func (k *Keyspace) GetAt(ctx context.Context, key []byte, at kv.Timestamp) (kv.Pair, error) {
 	report := k.reports.begin(ctx, "get at")
 	pair, err := k.sdk.Get(ctx, key, kv.At(at))
@@ -67,7 +67,7 @@ func (k *Keyspace) Delete(ctx context.Context, key []byte) (existed bool, err er
 	return existed, err
 }
 
-// CompareAndSwap swaps a key's value. That it does not is no error.
+// CompareAndSwap swaps a key's value. It is no error if the value is not swapped.
 func (k *Keyspace) CompareAndSwap(ctx context.Context, key []byte, expect kv.Expectation,
 	replacement kv.Replacement) (kv.Swap, error) {
 	report := k.reports.begin(ctx, "compare-and-swap")
@@ -87,7 +87,7 @@ func (k *Keyspace) Commit(ctx context.Context, batch *kv.Batch) (kv.Timestamp, e
 	return at, err
 }
 
-// BatchPut writes keys of any partitions.
+// BatchPut writes keys in any partitions.
 func (k *Keyspace) BatchPut(ctx context.Context, pairs []kv.Pair) (kv.Timestamp, error) {
 	report := k.reports.begin(ctx, "batch-put")
 	at, err := k.sdk.BatchPut(ctx, pairs)
@@ -103,18 +103,18 @@ func (k *Keyspace) Scan(ctx context.Context, options ...kv.ScanOption) iter.Seq2
 	return k.scan(ctx, "scan", options)
 }
 
-// Dump is a scan of everything, as `tidemark dump` makes it.
+// Dump scans all keys, like `tidemark dump`.
 func (k *Keyspace) Dump(ctx context.Context, options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return k.scan(ctx, "dump", options)
 }
 
-// ScanAt is Scan as of a moment.
+// ScanAt is Scan at a timestamp.
 func (k *Keyspace) ScanAt(ctx context.Context, at kv.Timestamp,
 	options ...kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return k.scan(ctx, "scan at", append(options[:len(options):len(options)], kv.At(at)))
 }
 
-// scan reports a scan when its loop ends.
+// scan reports a scan when the loop over the scan ends.
 func (k *Keyspace) scan(ctx context.Context, kind string,
 	options []kv.ScanOption) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
@@ -141,7 +141,7 @@ func (k *Keyspace) Count(ctx context.Context, options ...kv.CountOption) (uint64
 	return n, err
 }
 
-// CountAt is Count as of a moment.
+// CountAt is Count at a timestamp.
 func (k *Keyspace) CountAt(ctx context.Context, at kv.Timestamp, options ...kv.CountOption) (uint64,
 	error) {
 	report := k.reports.begin(ctx, "count at")

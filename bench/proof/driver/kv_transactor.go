@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// KV makes Transactors of the SDK's transactions, for Transactional. The options are those of every
-// update.
+// KV returns a function for Transactional that makes Transactors from the SDK's transactions. Every
+// update uses the options.
 func KV(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	return func(client *Client, keyspace string) Transactor {
 		return &sdk{client, client.Keyspace(keyspace).SDK(), options}
@@ -48,7 +48,7 @@ type sdkTxn struct {
 	keyspace *kv.Keyspace
 }
 
-// Get implements Tx. Some keys are locked as they are read, by every reader; others are not.
+// Get implements Tx. Some keys are locked by every read of a transaction. Other keys are not.
 func (t *sdkTxn) Get(ctx context.Context, key []byte) ([]byte, error) {
 	get := t.Txn.Get
 	if len(key) > 0 && key[len(key)-1]%3 == 0 {
@@ -85,8 +85,8 @@ func (s *sdkSnapshot) Scan(ctx context.Context, prefix []byte) iter.Seq2[kv.Pair
 	return s.Snapshot.Scan(ctx, s.keyspace, kv.Prefix(prefix))
 }
 
-// Put implements Tx: it is the workload's mistake.
+// Put implements Tx. A call is a mistake of the workload.
 func (s *sdkSnapshot) Put(_, _ []byte) error { return kv.ErrInvalidArgument }
 
-// Delete implements Tx, likewise.
+// Delete implements Tx. A call is a mistake of the workload.
 func (s *sdkSnapshot) Delete([]byte) error { return kv.ErrInvalidArgument }

@@ -10,9 +10,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Unknown says whether a write that ended with this error may have taken effect. Any error but
-// ErrOutcomeUnknown promises that it has not and never will: that promise is checked too, because
-// the history says so.
+// Unknown reports whether a write that ended with this error may have taken effect. Every error but
+// ErrOutcomeUnknown promises that the write had no effect and will never have one. The check of the
+// history verifies this promise.
 func Unknown(err error) bool { return errors.Is(err, kv.ErrOutcomeUnknown) }
 
 // Failed records a write that ended with an error.
@@ -24,7 +24,7 @@ func Failed(p history.Pending, err error) {
 	}
 }
 
-// kindOf is a short name of an error.
+// kindOf returns a short name of an error.
 func kindOf(err error) string {
 	for _, kind := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded,
 		kv.ErrDiskFull,
@@ -47,14 +47,14 @@ func kindOf(err error) string {
 	return "other: " + err.Error()
 }
 
-// Patience gives an operation its time: mostly enough for an election, sometimes hardly enough for
-// a round trip.
+// Patience sets the time limit of an operation. Most limits are long enough for an election. Some
+// are hardly enough for a round trip.
 func Patience(ctx context.Context, random *rand.Rand) (context.Context, context.CancelFunc) {
 	return PatienceOf(ctx, random, 0)
 }
 
-// PatienceOf is Patience for an operation that needs a certain time at least. The time that is
-// hardly enough for a round trip stays what it is.
+// PatienceOf is Patience for an operation that needs at least a certain time. It does not extend
+// the limits that are hardly enough for a round trip.
 func PatienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (context.Context,
 	context.CancelFunc) {
 	d := max(time.Duration(2+random.IntN(10))*time.Second, least)
@@ -67,7 +67,7 @@ func PatienceOf(ctx context.Context, random *rand.Rand, least time.Duration) (co
 	return context.WithTimeout(ctx, d)
 }
 
-// IgnoreNotFound is the error of a read for which absence is an answer like another.
+// IgnoreNotFound returns the error of a read for which the absence of a key is a valid answer.
 func IgnoreNotFound(err error) error {
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil

@@ -7,28 +7,31 @@ import (
 	"time"
 )
 
-// Pace stretches the pauses of all workloads of a run, so that the same workloads are calm or busy.
-// The zero Pace leaves them as they are.
+// Pace stretches the pauses of all workloads of a run, so that the same workloads can be calm or
+// busy. The zero Pace does not change the pauses.
 type Pace struct {
-	// Factor multiplies all pauses; 0 is 1. Above 1 is calmer, below busier.
+	// Factor multiplies all pauses. 0 means 1. With a factor above 1 the workloads are calmer. With a
+	// factor below 1 they are busier.
 	Factor float64
-	// Every so often a burst of length Burst begins, in which BurstFactor multiplies the pauses in
-	// addition. 0: no bursts.
+	// In each interval Every, a burst of length Burst begins. In a burst BurstFactor also multiplies
+	// the pauses. 0 means that there are no bursts.
 	Every, Burst time.Duration
 	BurstFactor  float64
-	// Storms are when something happens to the cluster, in order and apart. In a storm BurstFactor
-	// alone multiplies the pauses, and no client rests through the beginning of one.
+	// Storms are the times when faults happen to the cluster. They are in order and do not overlap. In
+	// a storm only BurstFactor multiplies the pauses. No client's pause lasts beyond the beginning of
+	// a storm.
 	Storms []Storm
-	// Finale multiplies the pauses instead of all others once the run's finale has begun; 0 is 1.
+	// Finale multiplies the pauses alone after the run's finale has begun. 0 means 1.
 	Finale float64
-	// Steady multiplies the pauses of Keep before the finale; 0 is 1.
+	// Steady multiplies the pauses of Keep before the finale. 0 means 1.
 	Steady float64
 }
 
-// Storm is from when until when, in the time of the run.
+// Storm has the beginning and the end of a storm, in the time of the run.
 type Storm struct{ From, Until time.Duration }
 
-// next is the storm at a moment of the run, or the next one; false if there is none any more.
+// next returns the storm at a time of the run, or the next storm. It returns false if no storm is
+// left.
 func (p Pace) next(elapsed time.Duration) (Storm, bool) {
 	i := sort.Search(len(p.Storms), func(i int) bool { return p.Storms[i].Until > elapsed })
 	if i == len(p.Storms) {
@@ -37,7 +40,7 @@ func (p Pace) next(elapsed time.Duration) (Storm, bool) {
 	return p.Storms[i], true
 }
 
-// pause is how long to rest at a moment of the run, instead of up to d.
+// pause returns the length of a pause at a time of the run, instead of a length of up to d.
 func (p Pace) pause(elapsed, d time.Duration, random *rand.Rand) time.Duration {
 	upTo := func(factor float64) time.Duration {
 		return time.Duration(random.Int64N(int64(float64(d)*factor) + 1))
@@ -53,7 +56,7 @@ func (p Pace) pause(elapsed, d time.Duration, random *rand.Rand) time.Duration {
 	return calm
 }
 
-// at is the factor at a moment outside of storms.
+// at returns the factor at a time outside of storms.
 func (p Pace) at(elapsed time.Duration) float64 {
 	factor := p.Factor
 	if factor == 0 {
@@ -65,7 +68,7 @@ func (p Pace) at(elapsed time.Duration) float64 {
 	return factor
 }
 
-// stretch draws a pause of up to d times a factor; 0 is 1.
+// stretch draws a pause of up to d and multiplies it by a factor. A factor of 0 means 1.
 func stretch(d time.Duration, factor float64, random *rand.Rand) time.Duration {
 	if factor == 0 {
 		factor = 1
@@ -73,9 +76,9 @@ func stretch(d time.Duration, factor float64, random *rand.Rand) time.Duration {
 	return time.Duration(random.Int64N(int64(float64(d)*factor) + 1))
 }
 
-// BeginFinale begins the last part of a run, in which nothing happens to the cluster any more, and
-// workloads that rest wake up: so that every run has a calm with traffic, however stormy it was. It
-// is called once.
+// BeginFinale begins the last part of a run. Then no fault happens to the cluster any more, and
+// workloads that rest wake up. So every run has a calm with traffic, however many storms it had.
+// BeginFinale must be called only once.
 func (r *Run) BeginFinale() { close(r.finale) }
 
 // Rest pauses a client for up to d, stretched by the pace of the run. It returns false when the
@@ -89,8 +92,8 @@ func (r *Run) Rest(ctx context.Context, random *rand.Rand, d time.Duration) bool
 	return sleep(ctx, r.finale, r.Pace.pause(r.Elapsed(), d, random))
 }
 
-// Keep is Rest for workloads that show nothing unless they are busy: in the finale it does not
-// stretch the pauses, and before that it does so evenly, in calm and in storm.
+// Keep is Rest for workloads that find defects only if they are busy. In the finale Keep does not
+// stretch the pauses. Before the finale it stretches them by the same factor in calm and in storm.
 func (r *Run) Keep(ctx context.Context, random *rand.Rand, d time.Duration) bool {
 	select {
 	case <-r.finale:
@@ -100,7 +103,7 @@ func (r *Run) Keep(ctx context.Context, random *rand.Rand, d time.Duration) bool
 	}
 }
 
-// sleep returns false when the context has ended, and early when wake is closed.
+// sleep returns false when the context has ended. It returns early when wake is closed.
 func sleep(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

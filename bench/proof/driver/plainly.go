@@ -9,8 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// KVPlainly is KV, but every other update that does nothing but put one key is a Put without a
-// transaction: to an observer they are the same.
+// KVPlainly is KV, except that every second update that only puts one key is a Put without a
+// transaction. To an observer the two are the same.
 func KVPlainly(options ...kv.TxnOption) func(client *Client, keyspace string) Transactor {
 	connect := KV(options...)
 	return func(client *Client, keyspace string) Transactor {
@@ -35,11 +35,11 @@ func (p *plain) Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, err
 	return p.Transactor.Update(ctx, f)
 }
 
-// onePut is a Tx in which nothing happens: it finds out what an update is about to do.
+// onePut is a Tx without effects. It finds out whether an update only puts one key.
 type onePut struct {
 	key, value []byte
 	puts       int
-	// more: it does something else.
+	// more is true if the update does more than that.
 	more bool
 }
 

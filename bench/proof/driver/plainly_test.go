@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// accepting is a Transactor whose transactions read nothing and commit whatever they write.
+// accepting is a Transactor whose transactions read nothing, and which commits all of them.
 type accepting struct{ Transactor }
 
 // Update implements Transactor.
@@ -27,8 +27,8 @@ func (acceptingTx) Scan(context.Context, []byte) iter.Seq2[kv.Pair, error] {
 func (acceptingTx) Put([]byte, []byte) error { return nil }
 func (acceptingTx) Delete([]byte) error      { return nil }
 
-// TestPlainPuts sees that updates which only put one key are put without a transaction every other
-// time, and all others never.
+// TestPlainPuts: every second update that only puts one key is a put without a transaction. All
+// other updates are transactions.
 func TestPlainPuts(t *testing.T) {
 	scanned := func(tx Tx) error {
 		for _, err := range tx.Scan(t.Context(), nil) {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 )
 
-// reports tells a run how operations of one client of a workload end.
+// reports tells a run the outcomes of the operations of one client of a workload.
 type reports struct {
 	run      *Run
 	workload string
@@ -32,26 +32,27 @@ func (r reports) begin(ctx context.Context, kind string) report {
 	return p
 }
 
-// beginPart is begin for a part of a transaction that the workload runs again by itself.
+// beginPart is begin for a part of a transaction that the workload itself retries.
 func (r reports) beginPart(ctx context.Context, kind string) report {
 	p := r.begin(ctx, kind)
 	p.operation.Part = true
 	return p
 }
 
-// end says that the operation has ended; its attempts are those of its requests.
+// end reports the end of the operation. The operation's attempts are the attempts of its requests.
 func (p report) end(err error) { p.endAfter(1+p.retries.Sum()-p.before, err) }
 
-// endAfter is end after so many attempts.
+// endAfter is end with the given number of attempts.
 func (p report) endAfter(attempts int, err error) {
 	if err != nil && errors.Is(p.ctx.Err(), context.Canceled) {
-		return // the run is over, or the workload wants it no more
+		return // the run is over, or the workload has cancelled the operation
 	}
 	p.operation.Attempts, p.operation.Err = attempts, err
 	p.run.ended(p.operation)
 }
 
-// ended counts an operation, and complains of one that failed in calm.
+// ended counts an operation. The first failure in calm of each workload, kind and reason is a
+// violation.
 func (r *Run) ended(o calm.Operation) {
 	quiet := r.Weather.Calm(o.Began)
 	why := ""
@@ -65,11 +66,11 @@ func (r *Run) ended(o calm.Operation) {
 	}
 }
 
-// Rows is how operations have ended.
+// Rows returns the outcomes of all operations.
 func (r *Run) Rows() []calm.Row { return r.tally.Rows() }
 
-// Judge looks at how all operations of the run have ended: what succeeded too rarely in calm, or
-// never, is a violation. It is called once, at the end.
+// Judge checks the outcomes of all operations of the run. An operation that succeeded too rarely in
+// calm, or never, is a violation. Judge must be called once, at the end.
 func (r *Run) Judge() {
 	for _, complaint := range calm.Verdict(r.Rows()) {
 		r.Violation("%s", complaint)

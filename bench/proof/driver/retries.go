@@ -7,18 +7,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// Retries counts the attempts of a client's requests that were followed by another one. It is what
-// the client is given as its metrics (kv.Metrics), of which it keeps those that count attempts.
-// A nil Retries counts nothing.
+// Retries counts the attempts of a client's requests that were followed by another attempt. The
+// client gets it as its metrics (kv.Metrics). Retries keeps only the metrics that count attempts. A
+// nil Retries counts nothing.
 type Retries struct {
 	mu         sync.Mutex
 	collectors []metric.Collector
 }
 
-// NewRetries is for one client.
+// NewRetries returns Retries for one client.
 func NewRetries() *Retries { return new(Retries) }
 
-// retryMetrics are the counters of attempts.
+// retryMetrics has the names of the counters of attempts.
 var retryMetrics = []string{"tidemark_client_retries_total", "tidemark_client_read_restarts_total"}
 
 // Register implements metric.Registry.
@@ -40,7 +40,7 @@ func (r *Retries) Unregister(c metric.Collector) {
 	}
 }
 
-// Sum is how many attempts there were so far.
+// Sum returns the number of counted attempts so far.
 func (r *Retries) Sum() (sum int) {
 	if r == nil {
 		return 0

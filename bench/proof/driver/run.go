@@ -15,30 +15,31 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Run is what the workloads of one run have in common, and where they report. The exported fields
-// are set before the first Setup and not changed afterwards.
+// Run has the data that the workloads of one run share, and collects their reports. The exported
+// fields are set before the first Setup and not changed afterwards.
 type Run struct {
 	// Open connects one more client; the caller closes it.
 	Open func(ctx context.Context, options ...kv.Option) (*kv.Client, error)
-	// OpenEtcd connects one more client of the coordination service, as EtcdService.Open does, which
-	// the caller ends with hangUp; nil: the cluster has none.
+	// OpenEtcd connects one more client of the coordination service, like EtcdService.Open. The caller
+	// closes the client with hangUp. OpenEtcd is nil if the cluster has no coordination service.
 	OpenEtcd func(ctx context.Context) (client *clientv3.Client, hangUp func(), err error)
-	// History takes operations on single keys; names of keys must not repeat between workloads.
+	// History records operations on single keys. Two workloads must not use keys of the same name.
 	History *history.Recorder
-	// Incremental: what is over is taken out of the history, checked at once, and forgotten, so
-	// that memory does not grow with the length of the run. Otherwise the history is whole at the
-	// end; the caller checks it (in a synctest bubble: outside).
+	// Incremental: finished parts are removed from the history, checked at once, and dropped, so that
+	// memory does not grow with the length of the run. Otherwise the whole history is kept to the end,
+	// and the caller checks it (outside of a synctest bubble).
 	Incremental bool
-	// Replicas is how many replicas the workloads' keyspaces have; 0: as many as is usual.
+	// Replicas is the number of replicas of the workloads' keyspaces. 0 means the default.
 	Replicas int
-	// Weather is told of faults by what makes them happen: what fails in calm is a violation.
+	// Weather records the faults. The code that causes faults reports them to it. A failure in calm is
+	// a violation.
 	Weather calm.Weather
 	// Pace stretches the workloads' pauses.
 	Pace Pace
 	// OnViolation, if not nil, is called once: at the first violation, from the goroutine that
 	// found it, before it is recorded.
 	OnViolation func()
-	// Began is when the run began.
+	// Began is the time when the run began.
 	Began time.Time
 
 	tally calm.Tally
@@ -48,10 +49,11 @@ type Run struct {
 	mu     struct {
 		sync.Mutex
 		violations []string
-		dropped    int // violations beyond those kept
+		dropped    int // violations beyond maxViolations
 		events     []string
 		operations map[string]int
-		// transactions are those that succeeded, retries the attempts of any before the last.
+		// transactions is the number of successful transactions. retries is the number of attempts before
+		// the last attempt, over all transactions.
 		transactions, retries int
 		lastDone              time.Time
 		longest               time.Duration
@@ -69,11 +71,11 @@ func NewRun(open func(ctx context.Context, options ...kv.Option) (*kv.Client, er
 }
 
 const (
-	// standstill is how long nothing may succeed without a word about it among the events.
+	// standstill is a duration: a longer time without any success is recorded as an event.
 	standstill = 3 * time.Second
-	// maxViolations is how many violations are kept of a run: the first ones.
+	// maxViolations is the number of violations that a run keeps. It keeps the first violations.
 	maxViolations = 20
-	// maxEvents is how many events are kept of a run: the last ones.
+	// maxEvents is the number of events that a run keeps. It keeps the last events.
 	maxEvents = 10_000
 )
 
@@ -91,10 +93,10 @@ func (r *Run) Violation(format string, args ...any) {
 	r.mu.violations = append(r.mu.violations, r.stamp(fmt.Sprintf(format, args...)))
 }
 
-// checkPatience is how long the history of one key may take to check.
+// checkPatience bounds the time of the check of one key's history.
 const checkPatience = 20 * time.Second
 
-// Forget is told that the history of some keys is over: no client begins anything more on them.
+// Forget ends the history of some keys. No client may begin an operation on these keys any more.
 func (r *Run) Forget(match func(key string) bool) {
 	if !r.Incremental {
 		return
@@ -102,8 +104,8 @@ func (r *Run) Forget(match func(key string) bool) {
 	r.CheckHistory(r.History.Take(match))
 }
 
-// CheckHistory checks operations on single keys and reports what it finds. It is not for a synctest
-// bubble, where the time of the checker would stand still.
+// CheckHistory checks operations on single keys and reports violations. It must not run in a
+// synctest bubble, because the checker's clock would stand still there.
 func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 	report := history.Check(operations, checkPatience)
 	for _, f := range report.Failures {
@@ -116,8 +118,8 @@ func (r *Run) CheckHistory(operations []history.Operation) history.Report {
 	return report
 }
 
-// CheckLater has something checked that takes real time: at once in a run that is Incremental,
-// otherwise by CheckAll. check returns violations.
+// CheckLater takes a check that needs real time. In an Incremental run it runs the check at once.
+// Otherwise CheckAll runs the check. check returns violations.
 func (r *Run) CheckLater(check func() []string) {
 	if !r.Incremental {
 		r.mu.Lock()
@@ -130,8 +132,8 @@ func (r *Run) CheckLater(check func() []string) {
 	}
 }
 
-// CheckAll makes the checks of CheckLater that are left, and returns the violations. It is called
-// once, at the end; not in a synctest bubble.
+// CheckAll runs the remaining checks of CheckLater, and returns the violations. It must be called
+// once, at the end, outside of a synctest bubble.
 func (r *Run) CheckAll() (violations []string) {
 	r.mu.Lock()
 	later := r.mu.later
@@ -143,8 +145,8 @@ func (r *Run) CheckAll() (violations []string) {
 	return violations
 }
 
-// CreateKeyspace makes a workload's keyspace. A run begins with a cluster that has none of this
-// name.
+// CreateKeyspace creates a workload's keyspace. At the start of a run the cluster has no keyspace
+// of this name.
 func (r *Run) CreateKeyspace(ctx context.Context, name string, options ...kv.KeyspaceOption) error {
 	client, err := r.Open(ctx)
 	if err != nil {
@@ -158,7 +160,7 @@ func (r *Run) CreateKeyspace(ctx context.Context, name string, options ...kv.Key
 	return err
 }
 
-// Event records what happened to the cluster.
+// Event records an event of the cluster.
 func (r *Run) Event(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +174,7 @@ func (r *Run) eventLocked(what string) {
 	r.mu.events = append(r.mu.events, r.stamp(what))
 }
 
-// Count counts an operation by what it was and how it ended.
+// Count counts an operation by kind and outcome.
 func (r *Run) Count(what string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +193,7 @@ func (r *Run) Count(what string, err error) {
 	r.mu.operations[what]++
 }
 
-// CountTransaction counts a transaction by how it ended, after how many attempts.
+// CountTransaction counts a transaction by its outcome and its number of attempts.
 func (r *Run) CountTransaction(attempts int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -201,23 +203,23 @@ func (r *Run) CountTransaction(attempts int, err error) {
 	r.mu.retries += max(0, attempts-1)
 }
 
-// Transactions is how many transactions have succeeded, and how many attempts of transactions were
-// followed by another one.
+// Transactions returns the number of successful transactions, and the number of attempts that were
+// followed by another attempt.
 func (r *Run) Transactions() (succeeded, retries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.transactions, r.mu.retries
 }
 
-// Elapsed is how long the run has been going.
+// Elapsed returns the time since the beginning of the run.
 func (r *Run) Elapsed() time.Duration { return time.Since(r.Began) }
 
 func (r *Run) stamp(what string) string {
 	return fmt.Sprintf("[%v] %s", r.Elapsed().Round(time.Millisecond), what)
 }
 
-// Violations are the first broken guarantees, in order of their discovery. What History still holds
-// is not checked yet.
+// Violations returns the first broken guarantees, in order of discovery. The operations that are
+// still in History are not checked yet.
 func (r *Run) Violations() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,21 +230,21 @@ func (r *Run) Violations() []string {
 	return violations
 }
 
-// Events are the last events, in order.
+// Events returns the last events, in order.
 func (r *Run) Events() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.mu.events)
 }
 
-// Operations counts by kind and outcome.
+// Operations returns the numbers of operations by kind and outcome.
 func (r *Run) Operations() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.mu.operations)
 }
 
-// Longest is the longest time in which no operation at all succeeded.
+// Longest returns the longest time in which no operation succeeded.
 func (r *Run) Longest() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

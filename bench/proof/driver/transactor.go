@@ -8,27 +8,27 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Transactor is a client of a database with transactions over all keys of one keyspace, whatever
-// partitions they lie in. Its methods may be called from any number of goroutines. Errors are as in
-// kv: ErrOutcomeUnknown says that an update may have taken effect, any other error that it has not
-// and never will.
+// Transactor is a client of a database with transactions over all keys of one keyspace, in any
+// partitions. Its methods are safe for concurrent use. Errors are as in kv: ErrOutcomeUnknown means
+// that an update may have taken effect. Any other error means that the update had no effect and
+// will never have one.
 type Transactor interface {
-	// Update runs f in a transaction, and again after every conflict, and commits what it wrote. It
-	// returns the commit timestamp. An error of f aborts the transaction and is returned.
+	// Update runs f in a transaction and commits the writes of f. It runs f again after every
+	// conflict. It returns the commit timestamp. An error of f aborts the transaction and is returned.
 	Update(ctx context.Context, f func(Tx) error) (kv.Timestamp, error)
-	// View runs f in a transaction that only reads, and returns the moment that it read.
+	// View runs f in a transaction that only reads, and returns the timestamp of the reads.
 	View(ctx context.Context, f func(Tx) error) (kv.Timestamp, error)
-	// ViewAt is View as of a moment.
+	// ViewAt is View at a timestamp.
 	ViewAt(ctx context.Context, at kv.Timestamp, f func(Tx) error) error
 }
 
-// Tx is one attempt of a transaction; it is used by one goroutine, and not after the function that
-// it was handed to has returned. Reads see what the attempt has written.
+// Tx is one attempt of a transaction. Only one goroutine may use it, and only until the function
+// that got it has returned. Reads see the attempt's own writes.
 type Tx interface {
-	// Get returns the value of a key; kv.ErrNotFound if there is none.
+	// Get returns the value of a key. It returns kv.ErrNotFound if the key does not exist.
 	Get(ctx context.Context, key []byte) ([]byte, error)
-	// Scan yields the pairs whose keys begin with prefix, in order. An error is the last thing it
-	// yields.
+	// Scan yields the pairs whose keys begin with prefix, in order. After an error it yields nothing
+	// more.
 	Scan(ctx context.Context, prefix []byte) iter.Seq2[kv.Pair, error]
 	// Put and Delete take effect with the commit.
 	Put(key, value []byte) error
@@ -37,11 +37,11 @@ type Tx interface {
 
 // Transactions is a Workload for a Transactor.
 type Transactions interface {
-	// Name is for reports, and the name of the keyspace.
+	// Name returns the name of the workload for reports, which is also the name of its keyspace.
 	Name() string
 	Clients() int
-	// Splits are keys in ascending order, between which its transactions go to and fro: where a
-	// range keyspace of it is split.
+	// Splits returns keys in ascending order, at which a range keyspace is split. The transactions use
+	// keys on both sides of the splits.
 	Splits() []string
 	Setup(ctx context.Context, run *Run, db Transactor) error
 	Drive(ctx context.Context, run *Run, number int, db Transactor, random *rand.Rand)
@@ -55,8 +55,8 @@ type transactional struct {
 	layout  []kv.KeyspaceOption
 }
 
-// Transactional makes a Workload of Transactions, in a keyspace with that layout. connect is how a
-// client of the SDK does transactions in a keyspace.
+// Transactional makes a Workload of Transactions. Its keyspace has the given layout. connect makes
+// the Transactor for a keyspace from a client of the SDK.
 func Transactional(load Transactions, connect func(client *Client, keyspace string) Transactor,
 	layout ...kv.KeyspaceOption) Workload {
 	return &transactional{load, connect, layout}
@@ -86,7 +86,7 @@ func (t *transactional) Check(ctx context.Context, run *Run, client *Client) err
 	return t.Transactions.Check(ctx, run, t.connect(client, t.Name()))
 }
 
-// counted is a Transactor whose transactions are counted.
+// counted is a Transactor that counts its transactions.
 type counted struct {
 	Transactor
 	run *Run

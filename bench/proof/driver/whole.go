@@ -8,9 +8,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// Whole says whether every partition has the replicas that its keyspace wants, all of them voters
-// on nodes that are alive. Nodes that are lost count as dead, also as long as the core waits for
-// them.
+// Whole reports whether every partition has the replicas that its keyspace wants, all of them
+// voters on living nodes. Nodes in lost count as dead, even while the core still waits for them.
 func Whole(ctx context.Context, client *kv.Client, lost ...uint64) (bool, error) {
 	nodes, err := admin.New(client).Nodes(ctx)
 	if err != nil {

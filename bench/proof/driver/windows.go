@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// closePatience is how long closing a window may take at a time; it is tried again.
+// closePatience bounds one attempt to close a window. A failed attempt is repeated.
 const closePatience = 20 * time.Second
 
-// Windows rotate what a workload uses, so that its memory is bounded however long the run: each
-// window lives for some time, and is then checked and forgotten by one of the clients. T is what a
-// window holds.
+// Windows rotates the data that a workload uses, so that memory is bounded however long the run is.
+// Each window is used for some time, and is then checked and dropped by one of the clients. T is
+// the type of a window's data.
 type Windows[T any] struct {
-	// Age is how long a window is used; Fresh makes the content of one.
+	// Age is the time for which a window is used. Fresh makes the data of a window.
 	Age   time.Duration
 	Fresh func(number int64) T
 
@@ -26,14 +26,14 @@ type Windows[T any] struct {
 	}
 }
 
-// Window is one of them. Clients are in it between Enter and Leave.
+// Window is one window. A client is inside between Enter and Leave.
 type Window[T any] struct {
 	Number int64
 	State  T
 	inside int // guarded by the mutex of Windows
 }
 
-// Enter lets a client use the window of this moment of the run.
+// Enter lets a client use the window for this time of the run.
 func (w *Windows[T]) Enter(now time.Duration) *Window[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,15 +50,15 @@ func (w *Windows[T]) Enter(now time.Duration) *Window[T] {
 	return x
 }
 
-// Leave ends a client's use.
+// Leave ends a client's use of a window.
 func (w *Windows[T]) Leave(x *Window[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x.inside--
 }
 
-// due takes out a window that is over and has no client in it, nil if there is none. The caller
-// closes it, or puts it back.
+// due removes and returns a window that is over and has no client in it. It returns nil if there is
+// no such window. The caller closes the window, or puts it back.
 func (w *Windows[T]) due(now time.Duration) *Window[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,9 +72,9 @@ func (w *Windows[T]) due(now time.Duration) *Window[T] {
 	return nil
 }
 
-// CloseDue closes a window that is over, if there is one, within some time. It returns false if
-// that failed; the window is then tried again, and the client should not begin anything new
-// meanwhile, so that open windows do not gather.
+// CloseDue closes a window that is over, if there is one, within a time limit. It returns false if
+// the attempt failed. The attempt is then repeated. Meanwhile the client should not begin anything
+// new, so that the number of open windows stays small.
 func (w *Windows[T]) CloseDue(ctx context.Context, run *Run, closing func(ctx context.Context,
 	state T) error) bool {
 	x := w.due(run.Elapsed())
@@ -94,8 +94,8 @@ func (w *Windows[T]) CloseDue(ctx context.Context, run *Run, closing func(ctx co
 	return false
 }
 
-// CloseAll closes all windows at the end, when no client is in any of them. An error is what
-// closing could not do.
+// CloseAll closes all windows at the end, when no client is in any window. Its error describes the
+// failed closings.
 func (w *Windows[T]) CloseAll(ctx context.Context, closing func(ctx context.Context,
 	state T) error) error {
 	w.mu.Lock()
@@ -109,7 +109,7 @@ func (w *Windows[T]) CloseAll(ctx context.Context, closing func(ctx context.Cont
 	return errors.Join(errs...)
 }
 
-// List is the content of all open windows.
+// List returns the data of all open windows.
 func (w *Windows[T]) List() []T {
 	w.mu.Lock()
 	defer w.mu.Unlock()

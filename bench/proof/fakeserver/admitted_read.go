@@ -9,11 +9,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Reads that a leader admits, and another replica answers. The index of the log is the time in
-// nanoseconds at which the leader has admitted: a replica has applied what is older than its
-// Behind.
+// Here are reads that a leader admits, and another replica answers. The index of an admission is
+// the time in nanoseconds at which the leader admitted the read. A replica has applied everything
+// older than its Node.Behind.
 
-// admission is what a leader answers that has read, and is only to admit.
+// admission is the answer of a leader that has executed a read in order to admit it.
 func (n *Node) admission(read *kvpb.Response) *kvpb.Response {
 	return &kvpb.Response{Admission: &kvpb.Admission{At: readTold(read),
 		Index: uint64(time.Now().UnixNano())}}
@@ -50,7 +50,8 @@ func (n *Node) admittedReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response 
 	return answer
 }
 
-// lockedBelow refuses a read in whose way a lock is; nil if there is none.
+// lockedBelow refuses a read if a lock at or below its timestamp is on one of its keys; nil if
+// there is no such lock.
 func (p *Partition) lockedBelow(spans []keys.Span, at hlc.Timestamp) *kvpb.Response {
 	for key, l := range p.Data.Locks {
 		if l.Kind == kvpb.Mutation_LOCK || at.Less(l.Prepared) || !p.Contains(key) {

@@ -10,7 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// changes answers with the versions of a span between two timestamps. It holds no request.
+// changes answers with the versions of a span between two timestamps. It never lets the request
+// wait.
 func (q *reading) changes(c *kvpb.ChangesRequest) *kvpb.Response {
 	s, span := q.store, keys.Span{Start: c.Start, End: c.End}
 	reads, _ := q.moment(c.Upto)

@@ -17,37 +17,41 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
-// Cluster is nodes that serve the protocol over an in-memory network, in front of one Store. Fields
-// are changed with Set, or before there are clients.
+// Cluster is a set of nodes that serve the protocol over an in-memory network, in front of one
+// Store. Change its fields with Set, or before there are clients.
 type Cluster struct {
 	*Store
 	Network *memnet.Network
 	Nodes   map[uint64]*Node
-	// Keyspaces are by id.
+	// Keyspaces has the keyspaces by id.
 	Keyspaces map[uint32]*clusterpb.Keyspace
-	// Script is asked about every request for a partition before it is served; nil lets all pass.
+	// Script is called for every request for a partition before the request is served; nil: no
+	// faults.
 	Script Script
-	// Heard is told of every answer, without the lock held; nil: it is not.
+	// Heard, if not nil, is called with every answer, without the lock held.
 	Heard func(n *Node, r *kvpb.Request, answer *kvpb.Response)
-	// WaitingFor, if it says something, keeps new keyspaces in state CREATING.
+	// WaitingFor, if not empty, keeps new keyspaces in the state CREATING.
 	WaitingFor string
-	// Created, if not nil, is told of a new keyspace before any client is, with the lock held.
+	// Created, if not nil, is called with a new keyspace before clients learn of it, with the lock
+	// held.
 	Created func(*clusterpb.Keyspace)
-	// Brings chooses the descriptors that a refusal of a request with another generation brings, of
-	// those that there are in the keyspace; nil: all.
+	// Brings selects the descriptors in the refusal of a request with a wrong generation, from all
+	// descriptors of the keyspace; nil: all.
 	Brings func(of *clusterpb.Partition, all []*clusterpb.Partition) []*clusterpb.Partition
-	// NoLeaders keeps leaders out of the table.
+	// NoLeaders hides leaders from the table.
 	NoLeaders bool
-	// NoMerges refuses scans and reads of several partitions, as servers do that are older than
-	// these commands. NoMoments refuses scans of several partitions without a timestamp.
+	// NoMerges makes nodes refuse scans and reads of several partitions, like servers that are
+	// older than these commands. NoMoments makes nodes refuse scans of several partitions without a
+	// timestamp.
 	NoMerges, NoMoments bool
-	// Requests counts requests by kind (KindOf), and Messages the messages in which there was a
-	// request of a kind. Shared counts the reads of several partitions that were not refused so.
+	// Requests counts requests by kind (KindOf). Messages counts the messages with at least one
+	// request of a kind. Shared counts the reads of several partitions that NoMerges did not
+	// refuse.
 	Requests, Messages map[string]int
 	Shared             int
 
 	mu       sync.Mutex
-	clients  map[string]bool // hosts
+	clients  map[string]bool // by host
 	nextID   uint64
 	revision uint64
 	changed  chan struct{}
@@ -56,13 +60,13 @@ type Cluster struct {
 	closing sync.Once
 }
 
-// Dialer is how a client on a host reaches the nodes.
+// Dialer returns a function by which a client on a host connects to the nodes.
 func (c *Cluster) Dialer(host string) func(ctx context.Context, address string) (net.Conn, error) {
 	c.Set(func() { c.clients[host] = true })
 	return c.Network.Dialer(host)
 }
 
-// clusterID is every fake cluster's.
+// clusterID is the id of every fake cluster.
 const clusterID = 0xc1
 
 // Start starts a cluster. Close ends it.
@@ -93,7 +97,7 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Endpoints are the nodes' addresses.
+// Endpoints returns the nodes' addresses.
 func (c *Cluster) Endpoints() []string {
 	var all []string
 	for i := 1; i <= len(c.Nodes); i++ {
@@ -112,7 +116,7 @@ func (c *Cluster) Set(f func()) {
 // Play sets the script.
 func (c *Cluster) Play(script Script) { c.Set(func() { c.Script = script }) }
 
-// Change makes a change to what the table shows, and tells the watchers.
+// Change changes the state that the table shows, and notifies the watchers of the table.
 func (c *Cluster) Change(f func()) {
 	c.Set(func() {
 		f()
@@ -120,35 +124,35 @@ func (c *Cluster) Change(f func()) {
 	})
 }
 
-// TellLocked tells the watchers of a change to what the table shows. The caller is in Set, or a
-// script.
+// TellLocked notifies the watchers of a change of the state that the table shows. The caller is in
+// Set, or in a script.
 func (c *Cluster) TellLocked() {
 	c.revision++
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// MessagesWith is how many messages with a request of a kind nodes got so far.
+// MessagesWith returns the number of messages with a request of a kind that nodes have received.
 func (c *Cluster) MessagesWith(kind string) (n int) {
 	c.Set(func() { n = c.Messages[kind] })
 	return n
 }
 
-// RequestsOf is how many requests of a kind nodes were sent so far.
+// RequestsOf returns the number of requests of a kind that nodes have received.
 func (c *Cluster) RequestsOf(kind string) (n int) {
 	c.Set(func() { n = c.Requests[kind] })
 	return n
 }
 
-// Writes counts the versions of a key.
+// Writes returns the number of versions of a key.
 func (c *Cluster) Writes(keyspace uint32, key string) (n int) {
 	p := c.PartitionOf(keyspace, key)
 	c.Set(func() { n = len(p.Data.Versions[key]) })
 	return n
 }
 
-// AddKeyspace makes a keyspace without asking the protocol: one of hash partitions, or, if hash is
-// 0, one of ranges.
+// AddKeyspace makes a keyspace without a request: with hash partitions, or, if hash is 0, with
+// ranges.
 func (c *Cluster) AddKeyspace(name string, hash int, splits ...string) (id uint32) {
 	c.Change(func() {
 		r := &clusterpb.CreateKeyspaceRequest{Name: name, ReplicationFactor: 3}
@@ -171,7 +175,9 @@ func (c *Cluster) addKeyspaceLocked(r *clusterpb.CreateKeyspaceRequest) *cluster
 		HashPartitions:    r.HashPartitions,
 		ReplicationFactor: r.ReplicationFactor, GcWindowSeconds: r.GcWindowSeconds,
 		CommitWait: r.CommitWait,
-		State:      clusterpb.KeyspaceState_ACTIVE,
+		QuotaBytes: r.QuotaBytes, QuotaRequestsPerSecond: r.QuotaRequestsPerSecond,
+		QuotaBytesPerSecond: r.QuotaBytesPerSecond,
+		State:               clusterpb.KeyspaceState_ACTIVE,
 	}
 	if c.WaitingFor != "" {
 		k.State = clusterpb.KeyspaceState_CREATING
@@ -202,7 +208,7 @@ func (c *Cluster) addKeyspaceLocked(r *clusterpb.CreateKeyspaceRequest) *cluster
 	return k
 }
 
-// addPartitionLocked spreads replicas and leaders evenly.
+// addPartitionLocked adds a partition. It distributes replicas and leaders evenly.
 func (c *Cluster) addPartitionLocked(data *Data, d *clusterpb.Partition) *Partition {
 	d.Id, d.Generation, d.Membership = c.nextID, 1, 1
 	c.nextID++
@@ -215,7 +221,7 @@ func (c *Cluster) addPartitionLocked(data *Data, d *clusterpb.Partition) *Partit
 	return p
 }
 
-// PartitionOf finds the partition that holds a key.
+// PartitionOf returns the partition of a key.
 func (c *Cluster) PartitionOf(keyspace uint32, key string) *Partition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,7 +234,7 @@ func (c *Cluster) PartitionOf(keyspace uint32, key string) *Partition {
 	return nil
 }
 
-// Led are the partitions that a node leads, of all keyspaces.
+// Led returns the partitions that a node leads, of all keyspaces.
 func (c *Cluster) Led(node uint64) (all []*Partition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,13 +246,13 @@ func (c *Cluster) Led(node uint64) (all []*Partition) {
 	return all
 }
 
-// Lead makes another replica the leader of a partition, in a new term; node 0: it has none. The
-// table tells only if told is set.
+// Lead makes another replica the leader of a partition, in a new term. With node 0 the partition
+// has no leader. The table shows the change only if told is set.
 func (c *Cluster) Lead(p *Partition, node uint64, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.Nodes {
-		n.closedLocked(p) // all have heard of what the leader has closed
+		n.closedLocked(p) // all nodes have learned the leader's closed timestamp
 	}
 	p.Leader = node
 	if node == 0 {

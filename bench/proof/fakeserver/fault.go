@@ -2,17 +2,19 @@ package fakeserver
 
 import "github.com/tidemarkdb/tidemark/rpc/kvpb"
 
-// Fault is what a script lets happen to a request. The zero Fault is nothing.
+// Fault is what happens to a request. The zero Fault does nothing.
 type Fault struct {
-	// Code refuses it, without running it.
+	// Code refuses the request without executing it.
 	Code kvpb.ErrorCode
-	// NotExecuted says with the Code that no attempt has taken effect, and none will.
+	// NotExecuted, together with Code, says that no attempt of the request has taken effect, and
+	// none will.
 	NotExecuted bool
-	// BreakBefore and BreakAfter reset the connections of the node, before or after it ran.
+	// BreakBefore and BreakAfter reset the connections of the node, before or after the request is
+	// executed.
 	BreakBefore, BreakAfter bool
-	// Unknown runs it and answers OUTCOME_UNKNOWN.
+	// Unknown executes the request, and answers OUTCOME_UNKNOWN.
 	Unknown bool
-	// Swallow never answers it.
+	// Swallow never answers the request.
 	Swallow bool
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// abandonedAfter is how long a transaction may be silent, where locks wait.
+// abandonedAfter is how long a transaction may be silent, if LockWaits is set.
 const abandonedAfter = 3 * time.Second
 
-// Resolve takes a lock away, and makes a version of it if its transaction committed.
+// Resolve removes a lock. If its transaction committed, Resolve makes a version of the lock.
 func (p *Partition) Resolve(key string, status *kvpb.TransactionStatus) {
 	l := p.Data.Locks[key]
 	delete(p.Data.Locks, key)
@@ -37,9 +37,10 @@ func (p *Partition) commit(key string, kind kvpb.Mutation_Kind, v Version) {
 	p.Write(key, v)
 }
 
-// Settled says whether the lock of another transaction is out of the way of a read at a timestamp,
-// or of a waiter. A decided transaction's lock is resolved. A pending one is pushed by a read, and
-// aborted if it is silent or younger than the waiter, where locks wait.
+// Settled says whether a read or a waiter may pass the lock of another transaction. Settled
+// resolves the lock of a decided transaction. A read pushes a pending transaction above its
+// timestamp. With LockWaits, Settled aborts a pending transaction that is silent, or younger than
+// the waiter.
 func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction,
 	read hlc.Timestamp) bool {
 	l := p.Data.Locks[key]
@@ -65,15 +66,15 @@ func (s *Store) Settled(p *Partition, key string, waiter *kvpb.Transaction,
 	return true
 }
 
-// older says that one transaction goes before another.
+// older says whether one transaction is older than another.
 func older(a, b *kvpb.Transaction) bool {
 	return a != nil && len(a.Anchor) > 0 &&
 		cmp.Or(wire.FromTimestamp(a.Begun).Compare(wire.FromTimestamp(b.Begun)),
 			bytes.Compare(a.Id, b.Id)) < 0
 }
 
-// pushLocks makes sure that what is locked in a span commits above a read, unless it is the
-// reader's own.
+// pushLocks pushes the transactions that have locks in a span, so that they commit above a read. It
+// does not push the reader's own transaction.
 func (s *Store) pushLocks(p *Partition, span keys.Span, at hlc.Timestamp,
 	reader *kvpb.ReadContext) {
 	for key, l := range p.Data.Locks {
@@ -85,8 +86,9 @@ func (s *Store) pushLocks(p *Partition, span keys.Span, at hlc.Timestamp,
 	}
 }
 
-// inTheWay finds a lock of another transaction on what one has read, which may become a version at
-// or below to, or any version if to is zero. The lock is pushed above to, waited for, or refused.
+// inTheWay looks for locks of other transactions on keys that a transaction has read, if the lock
+// may become a version at or below to; if to is zero, any version. inTheWay pushes the lock above
+// to, makes the caller wait, or refuses the request.
 func (s *Store) inTheWay(p *Partition, reads *kvpb.ReadSet, to hlc.Timestamp,
 	waiter *kvpb.Transaction, id []byte) (refused *kvpb.Response, wait bool) {
 	for key, l := range p.Data.Locks {
@@ -103,7 +105,8 @@ func (s *Store) inTheWay(p *Partition, reads *kvpb.ReadSet, to hlc.Timestamp,
 	return nil, false
 }
 
-// changed finds a key that was read and has been written in (from, to] by another transaction.
+// changed refuses a request if another transaction has written in (from, to] to a key that was
+// read.
 func (p *Partition) changed(reads *kvpb.ReadSet, from, to hlc.Timestamp, id []byte) *kvpb.Response {
 	for key, all := range p.Data.Versions {
 		for _, v := range all {
@@ -116,8 +119,8 @@ func (p *Partition) changed(reads *kvpb.ReadSet, from, to hlc.Timestamp, id []by
 	return nil
 }
 
-// conflict refuses a request over a key. Servers do not know which transaction wrote a version:
-// then other is nil.
+// conflict refuses a request over a key. other is the transaction that has the lock; nil for a
+// version, because servers do not know which transaction wrote a version.
 func conflict(key string, other []byte) *kvpb.Response {
 	refused := Refusal(kvpb.ErrorCode_TRANSACTION_CONFLICT, "a conflict over "+key)
 	refused.Error.Conflict = &kvpb.Conflict{Key: []byte(key), Transaction: other}

@@ -1,37 +1,37 @@
 package fakeserver
 
-// Mistakes are what a Store may do wrong; the zero value does everything right.
+// Mistakes are deliberate mistakes of a Store. The zero value makes none.
 type Mistakes struct {
-	// LostWrites: some acknowledged writes are not there. LostSoon: they are there for a moment.
+	// LostWrites: some acknowledged writes are lost. LostSoon: some are lost after a moment.
 	LostWrites, LostSoon bool
-	// StaleReads: some reads are of the moment half a second ago.
+	// StaleReads: some reads return the state of half a second ago.
 	StaleReads bool
 	// DoubledRetries: a write that is sent again is executed again.
 	DoubledRetries bool
-	// RefusedWrites: some writes are executed and refused.
+	// RefusedWrites: some writes are refused although they are executed.
 	RefusedWrites bool
-	// LostRows and RepeatedRows: at a page boundary.
+	// LostRows and RepeatedRows: scans lose or repeat a row at a page boundary.
 	LostRows, RepeatedRows bool
-	// DroppedSession: writes take no notice of the session.
+	// DroppedSession: the timestamps of writes ignore the session.
 	DroppedSession bool
-	// LowWrites: writes take no notice of what was read.
+	// LowWrites: the timestamps of writes ignore earlier reads.
 	LowWrites bool
-	// TornBatches: some batches are executed by half.
+	// TornBatches: only half of some batches is executed.
 	TornBatches bool
-	// PresentScans: scans take no notice of the moment that they are to read.
+	// PresentScans: scans ignore the timestamp at which they are to read.
 	PresentScans bool
-	// BlindSwaps: some compare-and-swaps compare nothing.
+	// BlindSwaps: some compare-and-swaps do not compare.
 	BlindSwaps bool
-	// Undeleted: some range deletions leave a key, and count it.
+	// Undeleted: some range deletions leave a key, but count it as deleted.
 	Undeleted bool
-	// Miscount: counts are one too low, now and then.
+	// Miscount: some counts are one too low.
 	Miscount bool
-	// LostChanges: a feed is not told of some versions. EarlyResolved: it is told that all up to now
-	// have come, and some may still come.
+	// LostChanges: a feed does not get some versions. EarlyResolved: a feed learns too early that
+	// all changes up to now have come.
 	LostChanges, EarlyResolved bool
-	// FailedScans: of so many scans one is refused; 1 is all, 0 none.
+	// FailedScans: one of this many scans is refused; 1: all, 0: none.
 	FailedScans int
 }
 
-// oneOf is true for one of n calls, if the mistake is made at all.
+// oneOf returns true for one of n calls, if the mistake is made at all.
 func (s *Store) oneOf(made bool, n int) bool { return made && s.Random.IntN(n) == 0 }

@@ -21,28 +21,28 @@ import (
 type Node struct {
 	ID            uint64
 	Host, Address string
-	// Skew is by how much its physical clock is off, in nanoseconds.
+	// Skew is the offset of its physical clock, in nanoseconds.
 	Skew  atomic.Int64
 	Clock *Clock
-	// Region and Zone say where it is.
+	// Region and Zone are the node's location.
 	Region, Zone string
-	// Lag is how much more than others its replicas lag behind their leaders, that of partitions it
-	// does not lead; Closed, if it is not nil, says what is closed there.
+	// Lag is how much its replicas of partitions that it does not lead lag behind other followers.
+	// Closed, if not nil, returns the closed timestamp of such a replica.
 	Lag    time.Duration
 	Closed func(p *Partition) hlc.Timestamp
-	// Behind is how long after its leader the node has applied what is written.
+	// Behind is the time after which the node has applied what a leader has written.
 	Behind time.Duration
-	// Hangs: it accepts requests and answers none.
+	// Hangs: the node accepts requests and answers none.
 	Hangs bool
-	// As, if it is not 0, is the node that it says it is.
+	// As, if not 0, is the node id that the node reports instead of its own.
 	As uint64
-	// Timeless is how often it is going to say that it does not know what time it is.
+	// Timeless is the number of answers in which the node will say that it does not know the time.
 	Timeless int
-	// Answer, if it is not nil when the node starts, serves all requests, instead of the Store.
+	// Answer, if not nil when the node starts, serves all requests instead of the Store.
 	Answer func(r *kvpb.Request) *kvpb.Response
 
 	cluster *Cluster
-	// lastClosed is by partition.
+	// lastClosed has closed timestamps by partition.
 	lastClosed map[uint64]hlc.Timestamp
 
 	server *rpc.Server
@@ -75,14 +75,14 @@ func (n *Node) Start() {
 	}(n.server, listener, n.served)
 }
 
-// Kill is kill -9: connections are reset, and nothing listens.
+// Kill ends the node like kill -9: connections are reset, and nothing listens.
 func (n *Node) Kill() {
 	n.cluster.Network.DropHost(n.Host)
 	n.server.Stop()
 	<-n.served
 }
 
-// Drop resets the node's connections with clients.
+// Drop resets the connections of clients to the node.
 func (n *Node) Drop() {
 	var clients []string
 	n.cluster.Set(func() { clients = slices.Collect(maps.Keys(n.cluster.clients)) })
@@ -91,10 +91,10 @@ func (n *Node) Drop() {
 	}
 }
 
-// Hang lets a node hang, or ends that.
+// Hang sets Hangs.
 func (n *Node) Hang(hangs bool) { n.cluster.Set(func() { n.Hangs = hangs }) }
 
-// handle serves requests as a node would, one at a time.
+// handle serves requests one at a time, as a real node would.
 func (n *Node) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Response)) {
 	c := n.cluster
 	if n.Answer == nil {
@@ -121,7 +121,8 @@ func (n *Node) handle(client uint64, batch []*kvpb.Request, reply func(*kvpb.Res
 	}
 }
 
-// KindOf is the name of a request's command, such as "put". A MultiGet is several of "batchget".
+// KindOf returns the name of a request's command, such as "put". A MultiGet counts as several
+// requests "batchget".
 func KindOf(r *kvpb.Request) string {
 	if r.GetMultiGet() != nil {
 		return "batchget"
@@ -129,7 +130,7 @@ func KindOf(r *kvpb.Request) string {
 	return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", r.Command), "*kvpb.Request_"))
 }
 
-// serve returns nil if the request gets no answer.
+// serve serves a request. It returns nil if the request gets no answer.
 func (n *Node) serve(client uint64, r *kvpb.Request) *kvpb.Response {
 	if n.Answer != nil {
 		return n.Answer(r)
@@ -190,8 +191,8 @@ func (n *Node) dated(answer *kvpb.Response) *kvpb.Response {
 	return answer
 }
 
-// routeLocked executes a request if the node leads its partition in the term and generation that
-// the request says.
+// routeLocked executes a request if the node leads its partition, in the term and generation of the
+// request.
 func (n *Node) routeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	c := n.cluster
 	p := c.Partitions[r.Partition]

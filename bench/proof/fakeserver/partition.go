@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Data are the versions and locks of one keyspace, by user key. Partitions are views of it, so that
-// a split moves nothing.
+// Data has the versions and locks of one keyspace, by user key. Partitions are views of it, so a
+// split moves no data.
 type Data struct {
 	Versions map[string][]Version // oldest first
 	Locks    map[string]*Lock
@@ -28,15 +28,16 @@ type Version struct {
 	At        hlc.Timestamp
 	Value     string
 	Tombstone bool
-	// Transaction wrote it, or a write by itself, By.
+	// Transaction is the transaction that wrote the version. By is the write, if it belonged to no
+	// transaction.
 	Transaction string
 	By          WriteID
 }
 
-// Lock is a transaction's lock on a key, and what it is going to write.
+// Lock is a transaction's lock on a key, with the value that the transaction is going to write.
 type Lock struct {
 	Transaction *kvpb.Transaction
-	// Prepared: the transaction commits at or above it.
+	// Prepared: the transaction commits at or above this timestamp.
 	Prepared hlc.Timestamp
 	Kind     kvpb.Mutation_Kind
 	Value    string
@@ -48,12 +49,12 @@ type Lock struct {
 type Partition struct {
 	Desc *clusterpb.Partition
 	Data *Data
-	// HashPartitions is how many the keyspace has; 0 in a range keyspace.
+	// HashPartitions is the number of hash partitions of the keyspace; 0 in a range keyspace.
 	HashPartitions uint32
 	Leader, Term   uint64
-	// Low is above everything that earlier leaders can have served.
+	// Low is above every timestamp that earlier leaders can have served.
 	Low hlc.Timestamp
-	// Highest is the newest version, Read the newest read.
+	// Highest is the timestamp of the newest version, and Read of the newest read.
 	Highest, Read hlc.Timestamp
 }
 
@@ -65,7 +66,7 @@ func (p *Partition) Contains(key string) bool {
 	return keys.PartitionContains(p.Desc, []byte(key))
 }
 
-// Next is the replica after the leader.
+// Next returns the node of the replica after the leader's replica.
 func (p *Partition) Next() uint64 {
 	for i, r := range p.Desc.Replicas {
 		if r.Node == p.Leader {
@@ -81,7 +82,7 @@ func (p *Partition) Write(key string, v Version) {
 	p.Highest = hlc.Max(p.Highest, v.At)
 }
 
-// Add adds a version of a key, in order. The same version is not added again.
+// Add adds a version of a key, in order. It does not add a version twice.
 func (d *Data) Add(key string, v Version) {
 	all := d.Versions[key]
 	i, found := slices.BinarySearchFunc(all, v.At, func(a Version, at hlc.Timestamp) int {
@@ -94,7 +95,7 @@ func (d *Data) Add(key string, v Version) {
 	d.Versions[key] = slices.Insert(all, i, v)
 }
 
-// Newest is the newest version of a key, be it a tombstone; nil if there is none.
+// Newest returns the newest version of a key, which may be a tombstone; nil if there is none.
 func (d *Data) Newest(key string) *Version {
 	all := d.Versions[key]
 	if len(all) == 0 {
@@ -103,7 +104,7 @@ func (d *Data) Newest(key string) *Version {
 	return &all[len(all)-1]
 }
 
-// Live is the version of a key at a moment; nil if there is none, or a tombstone.
+// Live returns the version of a key at a timestamp; nil if there is none, or a tombstone.
 func (d *Data) Live(key string, at hlc.Timestamp) *Version {
 	all := d.Versions[key]
 	for i := len(all) - 1; i >= 0; i-- {
@@ -117,7 +118,7 @@ func (d *Data) Live(key string, at hlc.Timestamp) *Version {
 	return nil
 }
 
-// own is the version that a request wrote when it came before; nil if it did not.
+// own returns the version that an earlier attempt of a request wrote; nil if there is none.
 func (s *Store) own(p *Partition, key []byte, by WriteID) *Version {
 	if s.Mistakes.DoubledRetries {
 		return nil
@@ -131,7 +132,7 @@ func (s *Store) own(p *Partition, key []byte, by WriteID) *Version {
 	return nil
 }
 
-// keysIn are the keys of a span that have a value, ascending.
+// keysIn returns the keys of a span that have a value, ascending.
 func (p *Partition) keysIn(start, end []byte, at hlc.Timestamp) (found []string) {
 	span := keys.Span{Start: start, End: end}
 	for key := range p.Data.Versions {
@@ -143,7 +144,7 @@ func (p *Partition) keysIn(start, end []byte, at hlc.Timestamp) (found []string)
 	return found
 }
 
-// covers says whether a key of the partition is among what a transaction has read.
+// covers says whether a read set contains a key of the partition.
 func (p *Partition) covers(reads *kvpb.ReadSet, key string) bool {
 	return p.Contains(key) &&
 		(slices.ContainsFunc(reads.GetKeys(),

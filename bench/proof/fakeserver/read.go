@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// maxAnswer is how many bytes of values one answer to a batch of gets may have.
+// maxAnswer is the number of bytes of values that one answer to a batch of gets may have.
 const maxAnswer = 1 << 20
 
 // reading is a read that is being executed.
@@ -20,7 +20,7 @@ type reading struct {
 	partition *Partition
 	clock     *Clock
 	session   hlc.Timestamp
-	// told is what it is told that it read at.
+	// told is the timestamp in the answer.
 	told hlc.Timestamp
 }
 
@@ -50,8 +50,8 @@ func (s *Store) read(p *Partition, clock *Clock, r *kvpb.Request) *kvpb.Response
 	return Refusal(kvpb.ErrorCode_INVALID_ARGUMENT, "no such read")
 }
 
-// moment is the timestamp that a read is told it read at, and the one that it does read at, which
-// is another one only by mistake.
+// moment returns the timestamp at which a read is executed, and the timestamp in its answer. They
+// differ only by a deliberate mistake.
 func (q *reading) moment(asked *kvpb.Timestamp) (reads, told hlc.Timestamp) {
 	s, p := q.store, q.partition
 	at := wire.FromTimestamp(asked)
@@ -71,7 +71,7 @@ func (q *reading) value(key []byte, at hlc.Timestamp) *kvpb.GetResponse {
 	return q.partition.Data.value(string(key), at)
 }
 
-// value is what a get of a key finds.
+// value returns the result of a get.
 func (d *Data) value(key string, at hlc.Timestamp) *kvpb.GetResponse {
 	v := d.Live(key, at)
 	if v == nil {
@@ -166,8 +166,8 @@ func (q *reading) count(c *kvpb.CountRequest) *kvpb.Response {
 	return &kvpb.Response{Result: &kvpb.Response_Count{Count: out}}
 }
 
-// page sorts rows and cuts a page off. resume is the first key of the rest; of a scan in reverse it
-// is the end of the rest, which is not in it.
+// page sorts rows and cuts a page off. resume is the first key of the remaining rows. For a scan in
+// reverse, resume is the exclusive end of the remaining rows.
 func (s *Store) page(rows []wire.Row, reverse bool, maxRows, maxBytes int) (encoded []byte,
 	more bool, resume []byte) {
 	slices.SortFunc(rows, func(a, b wire.Row) int {
@@ -204,7 +204,7 @@ func either(at *kvpb.Timestamp, c *kvpb.ReadContext) *kvpb.Timestamp {
 	return at
 }
 
-// uncertain refuses a read that meets a version which an earlier leader may have acknowledged
+// uncertain refuses a read if it meets a version which an earlier leader may have acknowledged
 // before the read began.
 func (p *Partition) uncertain(span keys.Span, at hlc.Timestamp,
 	until *kvpb.Timestamp) *kvpb.Response {

@@ -9,14 +9,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Record is what is known of a transaction.
+// Record is the record of a transaction.
 type Record struct {
-	// Status has, if PENDING, the timestamp that it commits above.
+	// Status is the status of the transaction. If it is PENDING, its timestamp is the one above
+	// which the transaction commits.
 	Status *kvpb.TransactionStatus
 	heard  time.Time
 }
 
-// Record is the record of a transaction; a new one if there is none.
+// Record returns the record of a transaction. It makes a new one if there is none.
 func (s *Store) Record(id []byte) *Record {
 	r := s.records[string(id)]
 	if r == nil {
@@ -36,7 +37,7 @@ func (r *Record) abort(why kvpb.AbortReason) {
 	r.Status.State, r.Status.Reason = kvpb.TransactionState_ABORTED, why
 }
 
-// Abort aborts a transaction, as an older one does, and takes all its locks.
+// Abort aborts a transaction, as an older transaction does, and removes all its locks.
 func (s *Store) Abort(id []byte) {
 	s.Record(id).abort(kvpb.AbortReason_WOUNDED)
 	s.resolveEverywhere(id)
@@ -74,7 +75,7 @@ func (s *Store) resolveAll(p *Partition, c *kvpb.ResolveRequest) *kvpb.Response 
 	return &kvpb.Response{}
 }
 
-// end executes an EndTransaction: the one decision.
+// end executes an EndTransaction, which decides a transaction.
 func (s *Store) end(clock *Clock, c *kvpb.EndTransactionRequest) *kvpb.Response {
 	r := s.Record(c.Transaction.Id)
 	at := wire.FromTimestamp(c.CommitTimestamp)

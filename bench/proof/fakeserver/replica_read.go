@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// closedLag is how far what is closed lies behind the leader's clock.
+// closedLag is the distance of the closed timestamp from the leader's clock.
 const closedLag = time.Second
 
-// waitStep is how often a read looks that waits for its timestamp to be closed.
+// waitStep is the time between two attempts of a read that waits for its timestamp to be closed.
 const waitStep = 5 * time.Millisecond
 
-// closedLocked is what is closed at a node's replica of a partition; zero: nothing is known to be.
+// closedLocked returns the closed timestamp of a node's replica; zero: none is known.
 func (n *Node) closedLocked(p *Partition) hlc.Timestamp {
 	if n.Closed != nil {
 		return n.Closed(p)
@@ -66,7 +66,7 @@ func (n *Node) replicaReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 			}
 		}
 	}
-	p.Read = hlc.Max(p.Read, closed) // nothing is written at or below what is closed
+	p.Read = hlc.Max(p.Read, closed) // no write may get a timestamp at or below the closed one
 	setAt(r, reads)
 	answer := c.read(p, n.Clock, r)
 	if at.IsZero() {
@@ -76,7 +76,7 @@ func (n *Node) replicaReadLocked(p *Partition, r *kvpb.Request) *kvpb.Response {
 	return answer
 }
 
-// asked is when a read is to be done, and what it reads.
+// asked returns the timestamp and the spans of a read.
 func asked(r *kvpb.Request) (at hlc.Timestamp, spans []keys.Span) {
 	switch c := r.Command.(type) {
 	case *kvpb.Request_Get:
@@ -97,7 +97,7 @@ func asked(r *kvpb.Request) (at hlc.Timestamp, spans []keys.Span) {
 	return at, nil
 }
 
-// setAt sets when a read is to be done.
+// setAt sets the timestamp of a read.
 func setAt(r *kvpb.Request, at hlc.Timestamp) {
 	wire := wire.ToTimestamp(at)
 	if at.IsZero() {
@@ -117,8 +117,9 @@ func setAt(r *kvpb.Request, at hlc.Timestamp) {
 	}
 }
 
-// waits answers a read later that this node's replica cannot answer yet, if it is to wait for that.
-// It returns false if the answer stands.
+// waits tries a read again for as long as the read allows, if this node's replica refused it
+// because its timestamp is not closed. waits then sends the answer. It returns false if the given
+// answer is final.
 func (n *Node) waits(client uint64, r *kvpb.Request, answer *kvpb.Response,
 	reply func(*kvpb.Response)) bool {
 	wait := time.Duration(r.GetReplicaRead().GetWaitMicros()) * time.Microsecond
@@ -126,7 +127,7 @@ func (n *Node) waits(client uint64, r *kvpb.Request, answer *kvpb.Response,
 		return false
 	}
 	until := time.Now().Add(wait)
-	go func() { // ends with the wait, or the cluster
+	go func() { // ends with the wait, or with the cluster
 		for {
 			select {
 			case <-time.After(waitStep): // virtual
@@ -147,7 +148,7 @@ func (n *Node) waits(client uint64, r *kvpb.Request, answer *kvpb.Response,
 	return true
 }
 
-// locality is where a node is; nil if that is not known.
+// locality returns the location of a node; nil if unknown.
 func (n *Node) locality() *clusterpb.Locality {
 	if n.Region == "" && n.Zone == "" {
 		return nil
@@ -155,7 +156,7 @@ func (n *Node) locality() *clusterpb.Locality {
 	return &clusterpb.Locality{Region: n.Region, Zone: n.Zone}
 }
 
-// readTold is when a read was done.
+// readTold returns the timestamp at which a read was executed.
 func readTold(answer *kvpb.Response) *kvpb.Timestamp {
 	switch r := answer.Result.(type) {
 	case *kvpb.Response_BatchGet:

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Split cuts a partition in two; the upper half gets a new id and another leader. Nothing happens
-// where the cut is not within. The table tells only if told is set.
+// Split splits a partition in two. The upper half gets a new id and another leader. Split does
+// nothing if the partition does not contain the key. The table shows the split only if told is set.
 func (c *Cluster) Split(p *Partition, at string, told bool) {
 	c.Set(func() { c.SplitLocked(p, at, told) })
 }
@@ -40,7 +40,7 @@ func (c *Cluster) SplitLocked(p *Partition, at string, told bool) {
 	}
 }
 
-// Merge has a partition take in the one to its right; nothing happens if there is none.
+// Merge merges a partition with its right neighbour. It does nothing if there is none.
 func (c *Cluster) Merge(p *Partition, told bool) { c.Set(func() { c.MergeLocked(p, told) }) }
 
 // MergeLocked is Merge for a script.
@@ -63,7 +63,8 @@ func (c *Cluster) MergeLocked(p *Partition, told bool) {
 	}
 }
 
-// PartitionsOf are the partitions of a keyspace, in order. The caller is in Set, or a script.
+// PartitionsOf returns the partitions of a keyspace, in order. The caller is in Set, or in a
+// script.
 func (c *Cluster) PartitionsOf(keyspace uint32) (all []*Partition) {
 	for _, p := range c.Partitions {
 		if p.Desc.Keyspace == keyspace {
@@ -76,7 +77,7 @@ func (c *Cluster) PartitionsOf(keyspace uint32) (all []*Partition) {
 	return all
 }
 
-// staleLocked refuses a request that was routed by another generation of a partition.
+// staleLocked refuses a request with a wrong generation of a partition.
 func (c *Cluster) staleLocked(p *Partition) *kvpb.Response {
 	refused := Refusal(kvpb.ErrorCode_STALE_EPOCH, "another generation")
 	var all []*clusterpb.Partition
@@ -90,7 +91,7 @@ func (c *Cluster) staleLocked(p *Partition) *kvpb.Response {
 	return refused
 }
 
-// checkKeysLocked complains of a request whose keys are not in the partition that it was sent to.
+// checkKeysLocked fails the test if the keys of a request are not in the request's partition.
 func (c *Cluster) checkKeysLocked(p *Partition, r *kvpb.Request) {
 	all := r.GetBatchGet().GetKeys()
 	for _, key := range [][]byte{r.GetGet().GetKey(), r.GetPut().GetKey(), r.GetDelete().GetKey(),

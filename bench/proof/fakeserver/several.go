@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// serveMany serves a MultiGet as so many batch gets. The script is asked about each; one that is
-// not answered is left to be asked by itself.
+// serveMany serves a MultiGet as one batch get for each partition. The script is called for each of
+// them. If one gets no answer, the client must ask for that partition alone.
 func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 	c, m := n.cluster, r.GetMultiGet()
 	if m.At == nil {
@@ -53,8 +53,8 @@ func (n *Node) serveMany(client uint64, r *kvpb.Request) *kvpb.Response {
 	return n.dated(&kvpb.Response{Result: &kvpb.Response_MultiGet{MultiGet: out}})
 }
 
-// mergeLocked scans several partitions one by one, sorts, and cuts the page off. The script is
-// asked about each.
+// mergeLocked scans several partitions one by one, sorts the rows, and cuts the page off. The
+// script is called for each partition.
 func (n *Node) mergeLocked(client uint64, r *kvpb.Request) *kvpb.Response {
 	c, m := n.cluster, r.GetMergeScan()
 	if len(m.Partitions) == 0 || len(m.Partitions) > 256 ||

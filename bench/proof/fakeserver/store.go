@@ -12,29 +12,30 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Store is what all nodes together hold. Its caller keeps calls apart (Cluster does).
+// Store has the data of all nodes. The caller must make one call at a time (Cluster does).
 type Store struct {
 	TB testing.TB
 	// Random decides when mistakes are made.
 	Random   *rand.Rand
 	Mistakes Mistakes
-	// PageRows caps every page, as a server's own limits would.
+	// PageRows bounds every page, as a server's own limits would.
 	PageRows int
-	// Partitions are all there are, by id. A Store without a Cluster has none, and LockWaits.
+	// Partitions has all partitions, by id. A Store without a Cluster has none, and must set
+	// LockWaits: without LockWaits a decision resolves the locks in all Partitions.
 	Partitions map[uint64]*Partition
 	// LockWaits: see the package's documentation.
 	LockWaits bool
 
-	// later runs f after some time, kept apart from calls as these are from one another.
+	// later calls f after some time. Like all calls, f must not run together with other calls.
 	later func(d time.Duration, f func())
 
 	records map[string]*Record
-	// onePhase are the one-phase commits that were executed, and their timestamps.
+	// onePhase has the executed one-phase commits and their timestamps.
 	onePhase map[WriteID]hlc.Timestamp
 	deleted  map[WriteID]*kvpb.DeleteRangeResponse
 }
 
-// WriteID names a write of a client, which may come again.
+// WriteID identifies a write of a client. A retry has the same id.
 type WriteID struct{ Client, Sequence uint64 }
 
 // NewStore makes an empty Store.
@@ -54,18 +55,19 @@ type Clock struct {
 	given hlc.Timestamp
 }
 
-// NewClock makes a node's clock of its physical one.
+// NewClock makes the clock of a node from a physical clock.
 func NewClock(physical hlc.Physical) *Clock {
 	return &Clock{Clock: hlc.NewClock(physical, hlc.FixedBound(MaxOffset))}
 }
 
-// MaxOffset is by how much clocks may differ.
+// MaxOffset is the bound of the difference of clocks.
 const MaxOffset = 250 * time.Millisecond
 
 // Give notes that a node gave out a timestamp.
 func (c *Clock) Give(at hlc.Timestamp) { c.given = hlc.Max(c.given, at) }
 
-// Told is what a node says of its time: at or above every timestamp that it has given out.
+// Told returns the time in a node's answers: at or above every timestamp that the node has given
+// out.
 func (c *Clock) Told() hlc.Timestamp { return hlc.Max(c.Now(), c.given) }
 
 // IsWrite says whether a request is replicated.
@@ -79,8 +81,9 @@ func IsWrite(r *kvpb.Request) bool {
 	return false
 }
 
-// Execute does what a request for one partition says, at the leader with this clock. A request that
-// must wait for a lock has had no effect; the caller executes it again later.
+// Execute executes a request for one partition at the leader with this clock. If Execute says that
+// the request must wait for a lock, the request has had no effect, and the caller executes it again
+// later.
 func (s *Store) Execute(p *Partition, clock *Clock, client uint64, r *kvpb.Request) (
 	answer *kvpb.Response, wait bool) {
 	if !IsWrite(r) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// prepare executes a Prepare, of a one-phase commit too.
+// prepare executes a Prepare, which may be a one-phase commit.
 func (w *write) prepare(c *kvpb.PrepareRequest) (answer *kvpb.Response, wait bool) {
 	s, p, t := w.store, w.partition, c.Transaction
 	if at, before := s.onePhase[w.by]; before {
@@ -42,8 +42,8 @@ func (w *write) prepare(c *kvpb.PrepareRequest) (answer *kvpb.Response, wait boo
 	return prepared(at, w.values(c), c), false
 }
 
-// makeWay deals with the locks of others on the keys of a Prepare, and compares those that are to
-// be compared as they are locked.
+// makeWay handles the locks of other transactions on the keys of a Prepare. It refuses the Prepare
+// if a key that is to be compared has changed.
 func (s *Store) makeWay(p *Partition, c *kvpb.PrepareRequest) (refused *kvpb.Response, wait bool) {
 	for _, m := range c.Mutations {
 		key := string(m.Key)
@@ -66,7 +66,7 @@ func (s *Store) makeWay(p *Partition, c *kvpb.PrepareRequest) (refused *kvpb.Res
 	return nil, false
 }
 
-// stampAbove is stamp, at or above a floor.
+// stampAbove returns a timestamp like stamp, at or above a floor.
 func (w *write) stampAbove(floor hlc.Timestamp) hlc.Timestamp {
 	w.at = hlc.Max(w.stamp(), floor)
 	w.partition.Highest = hlc.Max(w.partition.Highest, w.at)
@@ -74,7 +74,7 @@ func (w *write) stampAbove(floor hlc.Timestamp) hlc.Timestamp {
 	return w.at
 }
 
-// commitOnePhase commits a transaction of which everything is here.
+// commitOnePhase commits a transaction all of whose writes are in the request.
 func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (answer *kvpb.Response,
 	wait bool) {
 	s, p, reads := w.store, w.partition, c.OnePhase.Reads
@@ -97,8 +97,8 @@ func (w *write) commitOnePhase(c *kvpb.PrepareRequest, floor hlc.Timestamp) (ans
 	return prepared(at, nil, c), false
 }
 
-// preparedBefore is what a repeated Prepare was told: what was prepared once stays so, and a late
-// one takes nothing of a later one back.
+// preparedBefore returns the timestamp of an earlier execution of the same Prepare. A prepared key
+// stays prepared, and a late Prepare does not undo a later one.
 func (w *write) preparedBefore(c *kvpb.PrepareRequest) (at hlc.Timestamp, again bool) {
 	for _, m := range c.Mutations {
 		l := w.partition.Data.Locks[string(m.Key)]
@@ -111,7 +111,7 @@ func (w *write) preparedBefore(c *kvpb.PrepareRequest) (at hlc.Timestamp, again 
 	return at, len(c.Mutations) > 0
 }
 
-// values are the newest values of the keys of a Prepare, if it asks for them.
+// values returns the newest values of the keys of a Prepare, if the Prepare asks for them.
 func (w *write) values(c *kvpb.PrepareRequest) (values []*kvpb.GetResponse) {
 	if !c.ReturnValues {
 		return nil

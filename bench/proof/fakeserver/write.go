@@ -16,11 +16,11 @@ type write struct {
 	clock     *Clock
 	by        WriteID
 	session   hlc.Timestamp
-	// at is its timestamp, zero until there is one.
+	// at is the timestamp of the write; zero until stamp is called.
 	at hlc.Timestamp
 }
 
-// stamp is the timestamp of the write.
+// stamp returns the timestamp of the write.
 func (w *write) stamp() hlc.Timestamp {
 	if !w.at.IsZero() {
 		return w.at
@@ -29,7 +29,7 @@ func (w *write) stamp() hlc.Timestamp {
 	w.at = w.clock.Now()
 	floors := []hlc.Timestamp{p.Highest, p.Low}
 	if m.LowWrites || m.DroppedSession {
-		w.at = hlc.Timestamp{Wall: w.clock.Physical()} // the clock as if no request had moved it
+		w.at = hlc.Timestamp{Wall: w.clock.Physical()} // the clock as if no request had moved it forward
 	}
 	if !m.LowWrites {
 		floors = append(floors, p.Read)
@@ -45,7 +45,7 @@ func (w *write) stamp() hlc.Timestamp {
 	return w.at
 }
 
-// put makes a version.
+// put adds a version.
 func (w *write) put(key, value []byte, tombstone bool) {
 	s, d, at := w.store, w.partition.Data, w.stamp()
 	if s.oneOf(s.Mistakes.LostWrites, 20) {
@@ -100,7 +100,7 @@ func (w *write) run(r *kvpb.Request) *kvpb.Response {
 	return answer
 }
 
-// batch returns false, and does nothing, if a key lies elsewhere.
+// batch executes a batch. It returns false, and does nothing, if a key lies in another partition.
 func (w *write) batch(operations []*kvpb.WriteOperation) bool {
 	s, p := w.store, w.partition
 	if v := s.own(p, operations[0].Key, w.by); v != nil {

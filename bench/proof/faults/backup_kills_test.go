@@ -37,21 +37,22 @@ var (
 		"the directory of the backups of TestBackupKills (default: one beside the servers')")
 )
 
-// stillKeyspaces is how many keyspaces have rows that do not change. Each is a unit of a backup.
+// stillKeyspaces is the number of keyspaces with rows that do not change. Each keyspace is a unit
+// of a backup.
 const stillKeyspaces = 3
 
-// backupChain is how many backups a chain has before a new one begins.
+// backupChain is the number of backups in a chain before a new chain begins.
 const backupChain = 3
 
-// scheduleName is the schedule that makes backups and writes a log all the time.
+// scheduleName is the name of the schedule that makes backups and writes a log all the time.
 const scheduleName = "all-the-time"
 
-// TestBackupKills kills servers and commands at random moments of backups, of a log that is written
-// all the time, and of restores, also to moments between backups, under a load whose contents are
-// known at every moment. Each backup and restore that was asked for is
-// completed, or was never begun and is repeated; what is restored is the cluster at one moment, not
-// before the command and not after its end; nothing hidden is left in the cluster, and nothing in
-// the target once the backups are deleted.
+// TestBackupKills kills servers and commands at random moments, under a load whose contents are
+// known at every moment. The kills hit backups, a log that is written all the time, and restores,
+// also restores to moments between backups. Each requested backup or restore is completed, or was
+// never begun and is repeated. A restore gives the state of the cluster at one moment, not before
+// the command began and not after it ended. At the end nothing hidden is left in the cluster, and
+// after the deletion of the backups nothing is left in the target.
 func TestBackupKills(t *testing.T) {
 	limit := 10*time.Minute + time.Duration(*backupKillCount)*2*time.Minute
 	e := newEnvironment(t, limit, threeServers())
@@ -89,7 +90,7 @@ func TestBackupKills(t *testing.T) {
 		return nil
 	})
 
-	// Nothing is killed in the first round: it shows how long each job takes.
+	// Nothing is killed in the first round, which measures the usual time of each job.
 	for round := 0; !t.Failed(); round++ {
 		var chain []backupMade
 		for n := range backupChain {
@@ -110,7 +111,7 @@ func TestBackupKills(t *testing.T) {
 		b.traces[1].acked.Load(), b.transfers)
 }
 
-// backupKills is the test under way.
+// backupKills is the state of the test.
 type backupKills struct {
 	*environment
 	client *kv.Client
@@ -119,14 +120,14 @@ type backupKills struct {
 	dir    string
 	traces []*trace
 	still  [stillKeyspaces]digest
-	// usual is how long a job of each kind takes with nothing killed.
+	// usual is how long a job of each kind takes without kills.
 	usual map[string]time.Duration
-	// kills counts them by victim. transfers is valid once the load has ended.
+	// kills counts the kills by victim. transfers is valid once the load has ended.
 	kills                                          map[string]int
 	backups, restores, repeated, gaveUp, transfers int
 }
 
-// backupMade is a backup, or a moment that the log has, and the first and last step of each trace
+// backupMade is a backup, or a moment in the log, with the first and the last step of each trace
 // that it may end with.
 type backupMade struct {
 	id        string
@@ -134,7 +135,7 @@ type backupMade struct {
 	low, high []int64
 }
 
-// of are the arguments that name it.
+// of returns the arguments that select the backup or moment.
 func (m *backupMade) of() []string {
 	if m.id != "" {
 		return []string{m.id}
@@ -142,8 +143,9 @@ func (m *backupMade) of() []string {
 	return []string{"--at", m.at.String()}
 }
 
-// moment is a moment of now, once the log has it. It is the version of a write of the client that
-// writes the traces: what was acknowledged before it is older, and what begins later is newer.
+// moment waits until the log has a moment, and returns it. The moment is the version of a write of
+// the client that writes the traces. Writes that were acknowledged before are older; writes that
+// begin later are newer.
 func (b *backupKills) moment() (made backupMade) {
 	b.Helper()
 	for _, trace := range b.traces {
@@ -166,7 +168,7 @@ func (b *backupKills) moment() (made backupMade) {
 	return made
 }
 
-// schedule is how the schedule is; its zero value if that is not known.
+// schedule returns the state of the schedule; its zero value if unknown.
 func (b *backupKills) schedule(ctx context.Context) (s admin.BackupScheduleInfo) {
 	all, err := b.admin.BackupSchedules(ctx)
 	if err == nil && len(all) == 1 {
@@ -228,7 +230,7 @@ func (b *backupKills) load() (stop func()) {
 		for ctx.Err() == nil {
 			from := random.IntN(moneyAccounts)
 			to := (from + 1 + random.IntN(moneyAccounts-1)) % moneyAccounts
-			// A transfer that fails has moved everything or nothing: the sum stays.
+			// A transfer that fails has moved everything or nothing, so the sum does not change.
 			if moveMoney(ctx, b.client, from, to, 1+random.Uint64N(50)) == nil {
 				b.transfers++
 			}
@@ -262,8 +264,8 @@ func (b *backupKills) backup(round, n int) backupMade {
 	return made
 }
 
-// job has the program start a backup or restore and wait for its end, and kills something
-// meanwhile. It returns the job once it is complete.
+// job runs a command that starts a backup or restore and waits for its end. If kill is set, job
+// kills something meanwhile. It returns the job once the job is complete.
 func (b *backupKills) job(kind string, kill bool, args ...string) admin.BackupInfo {
 	b.Helper()
 	before := b.jobs()
@@ -277,7 +279,7 @@ func (b *backupKills) job(kind string, kill bool, args ...string) admin.BackupIn
 		for n := 1 + b.random.IntN(2); kill && n > 0; n-- {
 			killedIt = b.kill(kind, command) || killedIt
 		}
-		kill = false // if the job was not begun, it is repeated in peace
+		kill = false // a job that was not begun is repeated without kills
 		job, found := b.await(kind, command, before)
 		if err := b.ended(command); err != nil && !killedIt {
 			b.gaveUp++
@@ -298,7 +300,7 @@ func (b *backupKills) job(kind string, kill bool, args ...string) admin.BackupIn
 	}
 }
 
-// ended waits for the end of a command whose job has ended.
+// ended waits until a command ends whose job has ended.
 func (b *backupKills) ended(command *process.Process) error {
 	code, err := b.exits(command, 2*time.Minute)
 	if err == nil && code != 0 {
@@ -307,7 +309,7 @@ func (b *backupKills) ended(command *process.Process) error {
 	return err
 }
 
-// await waits until the job that a command has begun is over; false: it has begun none.
+// await waits until the job of a command is over; false: the command has begun no job.
 func (b *backupKills) await(kind string, command *process.Process,
 	before map[string]admin.BackupInfo) (job admin.BackupInfo, found bool) {
 	b.Helper()
@@ -332,7 +334,7 @@ func (b *backupKills) await(kind string, command *process.Process,
 	return job, found
 }
 
-// jobs are the jobs that the core knows.
+// jobs returns the jobs that the core knows.
 func (b *backupKills) jobs() map[string]admin.BackupInfo {
 	b.Helper()
 	all := make(map[string]admin.BackupInfo)
@@ -348,8 +350,8 @@ func (b *backupKills) jobs() map[string]admin.BackupInfo {
 	return all
 }
 
-// kill kills something at a random moment of a job, and starts it again if it is a server. It
-// reports that it has killed the command. Nothing is killed if the command ends before.
+// kill kills something at a random moment of a job, and restarts it if it is a server. It returns
+// whether it killed the command. If the command ends earlier, kill kills nothing.
 func (b *backupKills) kill(kind string, command *process.Process) (theCommand bool) {
 	b.Helper()
 	delay := time.Duration(b.random.Int64N(int64(b.usual[kind])))
@@ -391,7 +393,7 @@ func (b *backupKills) kill(kind string, command *process.Process) (theCommand bo
 	return false
 }
 
-// leader is the server that leads the core; nil: none is known within some seconds.
+// leader returns the server that leads the core; nil if none is known after some seconds.
 func (b *backupKills) leader() *fleet.Server {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
@@ -411,7 +413,8 @@ func (b *backupKills) leader() *fleet.Server {
 	return nil
 }
 
-// restore restores a backup under other names, compares, and drops what it has made.
+// restore restores a backup under other names, compares the result, and drops the restored
+// keyspaces.
 func (b *backupKills) restore(round int, made backupMade) {
 	b.Helper()
 	b.restores++
@@ -439,7 +442,7 @@ func (b *backupKills) restore(round int, made backupMade) {
 		b.Errorf("keyspaces are still hidden:\n%s", listed)
 	}
 	if b.Failed() {
-		return // what is wrong is left to be looked at
+		return // the restored keyspaces are kept for inspection
 	}
 	for _, name := range names {
 		b.must(b.client.DropKeyspace(b.ctx, prefix+name), "drop %s", prefix+name)
@@ -458,7 +461,8 @@ func (b *backupKills) rows(name string) (map[string]string, error) {
 	return rows, nil
 }
 
-// compare compares what is restored with what must have been there at the moment of the backup.
+// compare compares restored keyspaces with the contents that they must have at the moment of the
+// backup.
 func (b *backupKills) compare(made backupMade, prefix string) error {
 	var errs []error
 	for i, trace := range b.traces {
@@ -498,8 +502,7 @@ func (b *backupKills) compare(made backupMade, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// sameRows compares what the program prints of a backup with what it prints of the restored
-// keyspace.
+// sameRows compares the program's listing of a backup with its listing of the restored keyspace.
 func (b *backupKills) sameRows(made backupMade, prefix, keyspace string) {
 	b.Helper()
 	args := append([]string{"backup", "cat", b.target()}, made.of()...)
@@ -513,7 +516,7 @@ func (b *backupKills) sameRows(made backupMade, prefix, keyspace string) {
 	}
 }
 
-// command runs the program to its end, and returns what it writes.
+// command runs the program to its end, and returns its output.
 func (b *backupKills) command(args ...string) (string, error) {
 	if args[0] != "backup" {
 		args = append(args, "--endpoints", strings.Join(b.cluster.Endpoints(), ","))
@@ -528,7 +531,7 @@ func (b *backupKills) command(args ...string) (string, error) {
 	return string(out), err
 }
 
-// clean deletes all backups, the newest first, and sees that nothing is left.
+// clean deletes all backups, the newest first, and checks that nothing is left.
 func (b *backupKills) clean() {
 	b.Helper()
 	if verified, err := b.command("backup", "verify", b.target(), "--quiet"); err != nil {

@@ -15,19 +15,19 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// traceKeys is how many keys a trace has. It has no divisor in common with traceDeletes.
+// traceKeys is the number of keys of a trace. It has no divisor in common with traceDeletes.
 const (
 	traceKeys    = 100
 	traceDeletes = 7
 )
 
-// trace is a sequence of writes to one keyspace, each after the one before was acknowledged. Step n
-// puts n to the key n modulo traceKeys, and each seventh step deletes its key. What is there at one
-// moment is therefore what the steps up to some number have left, and nothing else.
+// trace is a sequence of writes to one keyspace. Each write begins after the acknowledgement of the
+// write before. Step n puts n to the key n modulo traceKeys, and each seventh step deletes its key.
+// So the contents at any moment are the result of the steps up to some number.
 type trace struct {
 	keyspace string
-	// begun is the newest step that was sent, acked the newest that was acknowledged; -1 before the
-	// first.
+	// begun is the newest step that was sent. acked is the newest acknowledged step. Both are -1
+	// before the first step.
 	begun, acked atomic.Int64
 }
 
@@ -42,7 +42,7 @@ func traceKey(step int64) []byte { return fmt.Appendf(nil, "key-%03d", step%trac
 
 func traceDeletesAt(step int64) bool { return step%traceDeletes == traceDeletes-1 }
 
-// run writes until ctx ends. A step whose outcome is not known is written again.
+// run writes until ctx ends. It repeats a step of unknown outcome.
 func (t *trace) run(ctx context.Context, client *kv.Client) {
 	ks := client.Keyspace(t.keyspace)
 	for step := int64(0); ctx.Err() == nil; {
@@ -60,8 +60,8 @@ func (t *trace) run(ctx context.Context, client *kv.Client) {
 	}
 }
 
-// moment finds out after which step a keyspace was as it is. low is the newest step that was
-// acknowledged before the moment, high the newest that had begun after it.
+// moment finds the step after which a keyspace had the given rows. low is the newest step that was
+// acknowledged before the moment. high is the newest step that may have begun before it.
 func (t *trace) moment(rows map[string]string, low, high int64) (int64, error) {
 	newest := int64(-1)
 	found := make(map[string]int64)
@@ -76,7 +76,7 @@ func (t *trace) moment(rows map[string]string, low, high int64) (int64, error) {
 	}
 	at := newest
 	if at < low && traceDeletesAt(at+1) {
-		at++ // a deletion leaves no trace of its own
+		at++ // a deletion leaves no row of its own
 	}
 	if at < low || at > high {
 		return at, fmt.Errorf("%s: it is as after step %d, and must be as after %d to %d", t.keyspace, at,
@@ -106,7 +106,7 @@ func (t *trace) moment(rows map[string]string, low, high int64) (int64, error) {
 	return at, err
 }
 
-// TestTraceNoticesMistakes sees that the model is right about what it is to notice.
+// TestTraceNoticesMistakes checks that the model notices wrong contents, and accepts right ones.
 func TestTraceNoticesMistakes(t *testing.T) {
 	after := func(last int64) map[string]string {
 		rows := make(map[string]string)
@@ -144,7 +144,7 @@ func TestTraceNoticesMistakes(t *testing.T) {
 	}
 }
 
-// accounts is how many accounts have money, half of them in each of two keyspaces.
+// accounts is the number of accounts, half of them in each of two keyspaces.
 const (
 	moneyAccounts = 200
 	moneyOpening  = 1000
@@ -182,7 +182,7 @@ func moveMoney(ctx context.Context, client *kv.Client, from, to int, amount uint
 	return err
 }
 
-// digest is a number that says which rows there are, in whichever order.
+// digest is a checksum of rows that does not depend on their order.
 type digest struct {
 	rows int
 	sum  uint64
@@ -197,7 +197,7 @@ func (d *digest) add(key, value []byte) {
 	d.sum += h.Sum64()
 }
 
-// still are rows that do not change.
+// still returns rows that do not change.
 func still(keyspace, n int) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
 		for i := range n {

@@ -20,7 +20,7 @@ var besidePartitions = flag.Int("beside.partitions", 10_000,
 	"how many partitions TestPutsBesidePartitions creates and drops")
 var besideMoves = flag.Int("beside.moves", 500, "how many replicas it moves")
 
-// latencies are those of puts, by what else was going on.
+// latencies has the latencies of puts by phase.
 type latencies struct {
 	mu    sync.Mutex
 	phase string
@@ -40,7 +40,7 @@ func (l *latencies) enter(phase string) {
 	l.phase = phase
 }
 
-// text is what a phase's puts took.
+// text describes the latencies of a phase.
 func (l *latencies) text(phase string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,9 +55,9 @@ func (l *latencies) text(phase string) string {
 		at(0.5), at(0.99), at(0.999), at(1))
 }
 
-// TestPutsBesidePartitions: while ten thousand partitions are created, some of their replicas
-// moved, and all of them dropped, puts to another keyspace go on without an error, and the
-// memtables are flushed now and then, not for each replica. How long the puts took is reported.
+// TestPutsBesidePartitions creates ten thousand partitions, moves some of their replicas, and drops
+// all partitions, while puts to another keyspace go on. No put fails. The memtables are flushed now
+// and then, not for each replica. The latencies of the puts are reported.
 func TestPutsBesidePartitions(t *testing.T) {
 	e := newEnvironment(t, 15*time.Minute, fleet.Layout{Cores: 1, Nodes: 4})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
@@ -86,7 +86,7 @@ func TestPutsBesidePartitions(t *testing.T) {
 					return
 				}
 				puts.add(time.Since(began))
-				select { // a steady rate: what waits shows in its own latency
+				select { // a steady rate, so that a put that waits shows in its own latency
 				case <-writing.Done():
 				case <-time.After(5 * time.Millisecond):
 				}
@@ -103,7 +103,7 @@ func TestPutsBesidePartitions(t *testing.T) {
 		flushes := e.flushes() - before
 		e.result("%s (%v): %s; %.0f flushes of the states", phase, took.Round(10*time.Millisecond),
 			puts.text(phase), flushes)
-		// A few in each pause of two seconds (range/node), on each node.
+		// Each node may flush a few memtables in each pause of two seconds (range/node).
 		if most := float64(len(e.cluster.Nodes)) * (12 + 4*took.Seconds()/2); flushes > most {
 			t.Errorf("%s: %.0f flushes, at most %.0f expected", phase, flushes, most)
 		}
@@ -151,7 +151,8 @@ func TestPutsBesidePartitions(t *testing.T) {
 	e.result("memory: %d MiB resident in %d nodes", e.residentBytes()>>20, len(e.cluster.Nodes))
 }
 
-// moveMany moves one replica each of some partitions to the node that has none, and waits.
+// moveMany moves one replica of each of some partitions to the node that has none, and waits for
+// the moves.
 func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 	e.Helper()
 	all, err := admin.New(client).Partitions(e.ctx, keyspace)
@@ -166,7 +167,7 @@ func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 			}) {
 				err := admin.New(client).MoveReplica(e.ctx, p.ID, p.Replicas[len(p.Replicas)-1].Node,
 					node.ID)
-				if !errors.Is(err, kv.ErrInvalidArgument) { // the planner was faster
+				if !errors.Is(err, kv.ErrInvalidArgument) { // the planner has moved it already
 					e.must(err, "move a replica of partition %d", p.ID)
 					moved++
 				}
@@ -186,7 +187,7 @@ func (e *environment) moveMany(client *kv.Client, keyspace string, n int) {
 	})
 }
 
-// flushes is how many memtables of states the nodes have flushed.
+// flushes returns the number of memtables with states that the nodes have flushed.
 func (e *environment) flushes() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
@@ -197,7 +198,7 @@ func (e *environment) flushes() (sum float64) {
 	return sum
 }
 
-// sum adds the samples of a metric with a text in their labels.
+// metricSum adds up the samples of a metric whose labels contain a text.
 func metricSum(ctx context.Context, s *fleet.Server, name, label string) (sum float64, err error) {
 	samples, err := s.Metrics(ctx)
 	found := false

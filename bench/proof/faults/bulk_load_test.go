@@ -22,14 +22,15 @@ var (
 const (
 	bulkValue   = 100
 	bulkClients = 64
-	// bulkBatch is how many records a batch has, bulkBatches how many batches are under way.
+	// bulkBatch is the number of records of a batch, and bulkBatches the number of concurrent
+	// batches.
 	bulkBatch   = 512
 	bulkBatches = 16
-	// bulkFactor is how many times as fast as puts a load is to be.
+	// bulkFactor: a load must be this many times as fast as puts.
 	bulkFactor = 5
 )
 
-// bulkRecord is record i: the keys come in no order, and the values cannot be compressed.
+// bulkRecord returns record i. The keys come in no order, and the values cannot be compressed.
 func bulkRecord(i int) kv.Pair {
 	x := uint64(i+1) * 0x9e3779b97f4a7c15
 	value := make([]byte, 0, bulkValue+8)
@@ -42,10 +43,10 @@ func bulkRecord(i int) kv.Pair {
 	return kv.Pair{Key: fmt.Appendf(nil, "r%016x", x), Value: value[:bulkValue]}
 }
 
-// TestBulkLoad loads the same records by puts of 64 clients, by batches, and by a load that splits
-// first, in turns, each time into a keyspace of its own. That of the puts and batches is split
-// already; the time of the load has its splits in it. Then it loads them again, which writes
-// nothing.
+// TestBulkLoad writes the same records by puts of 64 clients, by batches, and by a load that splits
+// the keyspace first, in turns, each time to a new keyspace. The keyspaces for puts and batches are
+// split in advance. The time of the load includes its splits. Then it loads the records again,
+// which writes nothing.
 func TestBulkLoad(t *testing.T) {
 	e := newEnvironment(t, 60*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -152,7 +153,7 @@ func TestBulkLoad(t *testing.T) {
 	}
 }
 
-// inParallel calls f for 0 to n-1 from so many goroutines.
+// inParallel calls f for 0 to n-1 from several goroutines.
 func (e *environment) inParallel(clients, n int, f func(i int) error) {
 	e.Helper()
 	var next atomic.Int64

@@ -15,10 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// TestCoordinationSpaceComesBack fills the small disk of one member of the core through the etcd
-// API, until puts are refused. When keys are deleted and the history is compacted, the room comes
-// back, the alarm ends and puts succeed, while all servers run on: a part of the keys first, so
-// that there is much left to be written again, and then all.
+// TestCoordinationSpaceComesBack fills the small disk of one core member through the etcd API,
+// until puts are refused. Then keys are deleted and history is compacted: first a part of the keys,
+// so that much data must be rewritten, and then all keys. The space is freed, the alarm ends, and
+// puts succeed again, while all servers keep running.
 func TestCoordinationSpaceComesBack(t *testing.T) {
 	const (
 		megabytes  = 700
@@ -78,7 +78,7 @@ func TestCoordinationSpaceComesBack(t *testing.T) {
 			time.Since(began).Round(time.Millisecond), e.coordinationSizes(c))
 	}
 
-	// Each second key goes, in all parts of the store.
+	// Delete every second key, in all parts of the store.
 	n := fill("first")
 	var revision int64
 	for i := 0; i < n; i += 2 {
@@ -103,7 +103,7 @@ func TestCoordinationSpaceComesBack(t *testing.T) {
 	}
 }
 
-// coordinationSizes says what each member tells of the size of its store.
+// coordinationSizes describes the size of each member's store.
 func (e *environment) coordinationSizes(c *clientv3.Client) (text string) {
 	for _, s := range e.cluster.Cores {
 		ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second)
@@ -119,7 +119,7 @@ func (e *environment) coordinationSizes(c *clientv3.Client) (text string) {
 	return text
 }
 
-// smallDisks makes the directory for a test's disks; it goes when the test ends.
+// smallDisks makes the directory for a test's disks. It is removed when the test ends.
 func smallDisks(t *testing.T) string {
 	t.Helper()
 	if !*enabled {
@@ -137,7 +137,7 @@ func smallDisks(t *testing.T) string {
 	return where
 }
 
-// smallDisk mounts a disk until the test ends; without a way to mount one the test is skipped.
+// smallDisk mounts a disk until the test ends. The test is skipped if no disk can be mounted.
 func smallDisk(t *testing.T, where, name string, megabytes int) *fleet.Disk {
 	t.Helper()
 	disk, err := fleet.MountDisk(where, name, megabytes)

@@ -16,7 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord"
 )
 
-// coordinators are the addresses of the core's members.
+// coordinators returns the addresses of the core's members.
 func (e *environment) coordinators() []string {
 	var all []string
 	for _, s := range e.cluster.Cores {
@@ -40,7 +40,7 @@ func (e *environment) coordinate() *coord.Client {
 	return c
 }
 
-// coordinationLeader is the server that leads the coordination store.
+// coordinationLeader returns the server that leads the coordination store.
 func (e *environment) coordinationLeader(c *coord.Client) *fleet.Server {
 	e.Helper()
 	var leader *fleet.Server
@@ -59,8 +59,8 @@ func (e *environment) coordinationLeader(c *coord.Client) *fleet.Server {
 	return leader
 }
 
-// TestLocksOutliveTheLeader kills the leader of the coordination store, twice, while 1,000 sessions
-// of many clients hold a lock each: none of them loses it.
+// TestLocksOutliveTheLeader kills the leader of the coordination store twice, while 1,000 sessions
+// of many clients hold a lock each. No session loses its lock.
 func TestLocksOutliveTheLeader(t *testing.T) {
 	const (
 		clients  = 20
@@ -112,7 +112,7 @@ func TestLocksOutliveTheLeader(t *testing.T) {
 		e.result("round %d: %d of %d locks are lost", round+1, lost, len(holders))
 		e.restart(victim)
 	}
-	// The service agrees: every lock's key is that of its holder.
+	// Check that the service agrees: the key of every lock belongs to the holder.
 	for i, h := range holders {
 		ctx, cancel := context.WithTimeout(e.ctx, 30*time.Second)
 		r, err := first.Etcd().Get(ctx, h.lock.Key())
@@ -124,8 +124,8 @@ func TestLocksOutliveTheLeader(t *testing.T) {
 	}
 }
 
-// TestTakeover kills the process that leads an election: the next one leads within the time to live
-// of its session and a second.
+// TestTakeover kills the process that leads an election. The next process leads within the time to
+// live of the session and a second.
 func TestTakeover(t *testing.T) {
 	const ttl = 5 * time.Second
 	e := newEnvironment(t, 5*time.Minute, fleet.Layout{Cores: 3})
@@ -157,7 +157,7 @@ func TestTakeover(t *testing.T) {
 		leadership, err := client.Election(name).Campaign(ctx, session, []byte("successor"))
 		e.must(err, "campaign")
 		took := time.Since(<-killed)
-		_ = holder.Wait() // it was killed
+		_ = holder.Wait() // the process was killed
 		e.result("round %d: taken over %v after the kill", round+1, took.Round(time.Millisecond))
 		if took > ttl+time.Second {
 			t.Errorf("round %d: it took %v, the time to live is %v", round+1, took, ttl)

@@ -18,17 +18,17 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// damage is one way in which a stored file goes bad.
+// damage is a way to damage stored files.
 type damage struct {
 	name string
-	// files are the suffix and the directory of what is damaged.
+	// suffix and database select the files that are damaged.
 	suffix, database string
 	do               func(path string) error
-	// afterKill: the server is killed, and not stopped, before the damage: its last writes are only
-	// in the log's WAL.
+	// afterKill: the server is killed, and not stopped, before the damage. So its last writes are
+	// only in the WAL of the log.
 	afterKill bool
-	// fatal: it must be noticed, by reads that are refused or a server that does not start. What is
-	// not fatal may be noticed later, when the data is needed.
+	// fatal: the damage must be noticed, by refused reads or by a server that does not start. Other
+	// damage may be noticed later, when the data is needed.
 	fatal bool
 }
 
@@ -42,16 +42,15 @@ var damages = []damage{
 		afterKill: true},
 }
 
-// TestDamage flips one byte, or cuts off the end, in stored files of one sort of a node that has
-// the only replica of everything: what is damaged is reported, and no read returns anything but
-// what was written.
+// TestDamage flips one bit, or cuts off the end, in stored files of one kind. The node has the only
+// replica of everything. Damage is reported, and no read returns anything that was not written.
 func TestDamage(t *testing.T) {
 	for _, d := range damages {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
 			e := newEnvironment(t, 4*time.Minute, fleet.Layout{Cores: 1, Nodes: 1})
 			e.start(keyspace, hash, 1)
 			store := e.open(keyspace)
-			n, size := 6000, 32<<10 // enough for tables to be written before the server is stopped
+			n, size := 6000, 32<<10 // enough data for tables to be written before the server is stopped
 			if d.afterKill {
 				n, size = 2000, 1<<10
 			}
@@ -105,17 +104,17 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// speaksOfDamage looks for the words of checksums and sizes in a log.
+// speaksOfDamage looks for messages about checksums and sizes in a log.
 func speaksOfDamage(log string) bool {
 	return containsAny(log, []string{"corrupt", "checksum", "crc", "mismatch", "invalid chunk",
 		"damaged"})
 }
 
-// mostFiles is how many files are damaged at most: enough to be met, few enough that most values
-// can still be read.
+// mostFiles is the number of files that are damaged at most. It is large enough for reads to meet
+// the damage, and small enough for most values to stay readable.
 const mostFiles = 8
 
-// filesBelow lists the largest files of one database below dir.
+// filesBelow returns the largest files of one database below dir.
 func filesBelow(dir, database, suffix string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -129,7 +128,7 @@ func filesBelow(dir, database, suffix string) ([]string, error) {
 	return files[:min(len(files), mostFiles)], err
 }
 
-// fileSize is 0 for a file that cannot be asked.
+// fileSize returns the size of a file; 0 if it cannot be read.
 func fileSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -138,13 +137,13 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// flipEarly changes one bit near the beginning of a file, which is in use however much room was
-// reserved behind it.
+// flipEarly flips one bit near the beginning of a file. Files may have reserved space at their end,
+// but their beginning is in use.
 func flipEarly(path string) error {
 	return flipAt(path, func(size int) int { return min(size/2, 20_000) })
 }
 
-// flipByte changes one bit in the first third of a file, where a table has its data.
+// flipByte flips one bit at a third of a file, where a table has its data.
 func flipByte(path string) error { return flipAt(path, func(size int) int { return size / 3 }) }
 
 func flipAt(path string, offset func(size int) int) error {
@@ -168,7 +167,7 @@ func cutOff(path string) error {
 	return os.Truncate(path, info.Size()*2/3)
 }
 
-// left is what became of reads of damaged data.
+// left counts the results of reads of damaged data.
 type left struct {
 	mu                                sync.Mutex
 	right, refused, corruption, wrong int
@@ -176,7 +175,7 @@ type left struct {
 	example                           error
 }
 
-// readWhatIsLeft reads every key, giving each a moment only: damaged data stays damaged.
+// readWhatIsLeft reads every key with a short deadline: damaged data stays damaged.
 func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *left {
 	outcome := &left{}
 	keys := make(chan string, len(want))
@@ -188,9 +187,9 @@ func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *
 	for range 64 {
 		group.Go(func() {
 			for key := range keys {
-				// The first bad blocks get time (Pebble looks for the flipped bit, which takes
-				// seconds in a large block); if nothing is answered at all, the rest need not be
-				// tried for long.
+				// The first bad blocks get more time, because Pebble looks for the flipped bit,
+				// which takes seconds in a large block. If no read succeeds at all, the other reads
+				// get less time.
 				patience := 10 * time.Second
 				if outcome.nothingAnswers() {
 					patience = 100 * time.Millisecond
@@ -206,7 +205,7 @@ func readWhatIsLeft(ctx context.Context, store *Store, want map[string]string) *
 	return outcome
 }
 
-// nothingAnswers is true once many reads failed and none succeeded.
+// nothingAnswers returns true once many reads have failed and none has succeeded.
 func (l *left) nothingAnswers() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

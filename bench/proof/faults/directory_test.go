@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// refusal starts a process that must not serve: it has to end by itself, not with 0, and say one of
-// the words.
+// refusal starts a process that must not serve. The process must end by itself, with an exit code
+// other than 0, and print one of the words.
 func (e *environment) refusal(what string, s *fleet.Server, words ...string) {
 	e.Helper()
 	e.must(s.Start(), "start for %s", what)
@@ -61,7 +61,7 @@ func abbreviateLine(line string) string {
 	return line
 }
 
-// imposter is a server with the directory of one and the rest of another.
+// imposter is a server with the directory of one server and the configuration of another one.
 func (e *environment) imposter(name, dir string, like *fleet.Server) *fleet.Server {
 	e.Helper()
 	addresses, err := process.FreeAddresses(2)
@@ -73,8 +73,8 @@ func (e *environment) imposter(name, dir string, like *fleet.Server) *fleet.Serv
 	}
 }
 
-// TestWrongDirectory starts servers on directories that are not theirs: each is refused with a
-// reason, the directory is as it was, and the cluster goes on.
+// TestWrongDirectory starts servers on wrong directories. Each server is refused with a reason. The
+// directory does not change, and the cluster keeps working.
 func TestWrongDirectory(t *testing.T) {
 	e := newEnvironment(t, 5*time.Minute, fleet.Layout{Cores: 1, Nodes: 3})
 	e.start(keyspace, hash, 3)
@@ -89,7 +89,7 @@ func TestWrongDirectory(t *testing.T) {
 	e.refusal("a second process on the directory of the core", secondCore, "lock", "in use",
 		"address already")
 
-	// A second cluster, with a node of its own.
+	// A second cluster, with its own node.
 	elsewhere := newEnvironment(t, 3*time.Minute, fleet.Layout{Cores: 1, Nodes: 1})
 	elsewhere.start("elsewhere", 1, 1)
 	otherNode := elsewhere.cluster.Nodes[0]
@@ -99,13 +99,13 @@ func TestWrongDirectory(t *testing.T) {
 	e.must(otherNode.Start(), "start the other node where it belongs")
 	e.waitReady(otherNode)
 
-	// A copy of a node's directory, while that node runs.
+	// A copy of a running node's directory.
 	copied := filepath.Join(e.dir, "copied")
 	e.must(other.Stop(20*time.Second), "stop %s", other.Name)
 	e.must(os.CopyFS(copied, os.DirFS(other.Dir)), "copy the directory of %s", other.Name)
 	e.restart(other)
-	// The core cannot tell a copy from a node that moved, so it refuses for as long as the original
-	// is alive.
+	// The core cannot distinguish a copy from a node that has moved. So it refuses the copy while
+	// the original is alive.
 	twin := e.imposter("twin", copied, other)
 	e.must(twin.Start(), "start the copy")
 	e.wait(30*time.Second, "the copy says why it is refused", func(context.Context) error {
@@ -124,7 +124,7 @@ func TestWrongDirectory(t *testing.T) {
 	e.mustHave(store, written)
 	e.must(twin.Kill(), "kill the copy")
 
-	// Directories of the wrong kind of server.
+	// Directories of another kind of server.
 	e.must(node.Stop(20*time.Second), "stop %s", node.Name)
 	crossed := e.imposter("node-as-core", node.Dir, core)
 	crossed.Core = crossed.Listen
@@ -132,7 +132,7 @@ func TestWrongDirectory(t *testing.T) {
 		"cluster")
 	e.restart(node)
 
-	// A newer version, of the directory and of the databases in it.
+	// A newer format, of the directory and of the databases in it.
 	for _, file := range []string{"server.json", "TIDEMARK"} {
 		e.must(node.Stop(20*time.Second), "stop %s", node.Name)
 		restore := e.raiseVersions(node.Dir, file)
@@ -154,11 +154,11 @@ func (e *environment) waitReady(s *fleet.Server) {
 	e.must(s.WaitReady(ctx), "wait")
 }
 
-// format is the number of a layout in the files that say which one a directory has.
+// format finds the number of the format in the files that have it.
 var format = regexp.MustCompile(`(?m)("format": *|^tidemark [a-z]+ )[0-9]+`)
 
-// raiseVersions makes every file of that name below dir speak of a version far ahead, and returns
-// what undoes it.
+// raiseVersions raises the format number in all files with a name below dir. restore undoes the
+// change.
 func (e *environment) raiseVersions(dir, name string) (restore func()) {
 	e.Helper()
 	original := make(map[string][]byte)

@@ -13,12 +13,12 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// diskMegabytes leaves room for what a server keeps free by default.
+// diskMegabytes is more than the space that a server keeps free by default.
 const diskMegabytes = 1024
 
-// TestDiskFull fills the disk of one data node and then of all three: reads go on, writes end with
-// an answer that says why, and go on by themselves when there is room again; nothing acknowledged
-// is lost on the way.
+// TestDiskFull fills the disk of one data node, and then of all three. Reads go on. Writes fail
+// with an error that names the reason, and succeed again without help when there is space. No
+// acknowledged write is lost.
 func TestDiskFull(t *testing.T) {
 	if !*enabled {
 		t.Skip("fault tests run with -faults (make faults)")
@@ -109,7 +109,7 @@ func TestDiskFull(t *testing.T) {
 	e.check(load)
 }
 
-// tried is what happened when every partition was read and written once.
+// tried has the results of a read and a write of every partition.
 type tried struct {
 	mu                         sync.Mutex
 	reads, writes, full, other int
@@ -149,7 +149,7 @@ func (e *environment) tryEveryPartition(store *Store) *tried {
 	return result
 }
 
-// TestDisk makes sure of the tool itself.
+// TestDisk tests the small disk itself.
 func TestDisk(t *testing.T) {
 	if !*enabled {
 		t.Skip("fault tests run with -faults (make faults)")

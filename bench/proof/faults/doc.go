@@ -3,15 +3,16 @@
 //	go test ./bench/proof/faults -faults -v [-run TestKillOne]
 //
 // Without -faults its tests are skipped: they need the built binary, minutes, and a machine that is
-// otherwise idle. The servers are separate processes of bin/tidemark on loopback, and what is done
-// to them is what happens to servers: kill -9, SIGSTOP, a full disk, a damaged file, a wrong
-// directory. The load goes through the SDK, and what the clients were told is checked by package
-// history.
+// otherwise idle. The servers are separate processes of bin/tidemark on loopback. The faults are
+// those that happen to real servers: kill -9, SIGSTOP, a full disk, a damaged file, a wrong
+// directory. The load goes through the SDK, and package history checks the answers that the clients
+// got.
 //
-// Package fleet starts, ends and asks the servers, as it does for package nemesis; Load is the
-// traffic with its history; Probe measures how long a partition does not answer; rawReader speaks
-// to one server directly, without the SDK's good sense, to catch it at a stale read. Each test
-// prints lines that begin with "RESULT"; make faults shows them.
+// Package fleet starts, stops and queries the servers, as it does for package nemesis. Load is the
+// traffic with its history. Probe measures how long a partition does not answer. rawReader calls
+// one server directly, without the SDK's checks, to catch a stale read. Each test prints lines that
+// begin with "RESULT"; make faults shows them.
 //
-// Every wait is for a condition and ends; processes are killed when a test ends, however it ends.
+// Every wait is for a condition and has a deadline. Processes are killed when a test ends, however
+// it ends.
 package faults

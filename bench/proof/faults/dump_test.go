@@ -32,22 +32,23 @@ var (
 		"of how many hash partitions the accounts are; 0: of four range partitions")
 )
 
-// opening is what an account has in the beginning.
+// opening is the balance of an account at the beginning.
 const opening = 1000
 
-// bank is accounts in a keyspace of their own, between which clients transfer money.
+// bank has accounts in its own keyspace, between which clients transfer money.
 type bank struct {
 	*environment
 	program string
-	// commits are the transfers so far, failed those that ended with an error.
+	// commits is the number of committed transfers. failed is the number of transfers that ended
+	// with an error.
 	commits, failed atomic.Int64
 	last            atomic.Pointer[error]
 }
 
 func account(i int) []byte { return fmt.Appendf(nil, "account-%08d", i) }
 
-// TestDumpUnderTransactions dumps a keyspace again and again, with the program, while clients
-// transfer money between all of its keys: every dump is complete, and its sum is right.
+// TestDumpUnderTransactions dumps a keyspace again and again with the program, while clients
+// transfer money between all of its keys. Every dump is complete, and its sum is right.
 func TestDumpUnderTransactions(t *testing.T) {
 	if *dumps == 0 {
 		t.Skip("it runs with -dump.times (make dump-load)")
@@ -119,7 +120,7 @@ func (b *bank) load() {
 
 // transfer starts the clients; stop ends them.
 func (b *bank) transfer() (stop func()) {
-	const perClient = 16 // callers that share a connection
+	const perClient = 16 // the number of callers that share a connection
 	ctx, cancel := context.WithCancel(b.ctx)
 	var running sync.WaitGroup
 	var clients []*kv.Client
@@ -157,7 +158,7 @@ func (b *bank) transfer() (stop func()) {
 	})
 }
 
-// move transfers an amount, or as much of it as there is.
+// move transfers an amount, or the whole balance if it is smaller.
 func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []byte,
 	amount int) error {
 	_, err := client.Update(ctx, func(tx *kv.Txn) error {
@@ -181,7 +182,7 @@ func move(ctx context.Context, client *kv.Client, ks *kv.Keyspace, from, to []by
 	return err
 }
 
-// dump has the program dump the bank, and adds up what it writes.
+// dump dumps the bank with the program, and adds up the balances.
 func (b *bank) dump() error {
 	command := exec.CommandContext(b.ctx, b.program, "dump", "bank", "--quiet", "--endpoints",
 		strings.Join(b.cluster.Endpoints(), ","))
@@ -209,7 +210,7 @@ func (b *bank) dump() error {
 	return nil
 }
 
-// addUp counts the rows of a dump and adds up their values. Keys must come once each, in order.
+// addUp counts the rows of a dump and adds up their values. Every key must come once, in order.
 func addUp(lines *bufio.Scanner) (rows, sum int, problem error) {
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), "\t")

@@ -31,7 +31,7 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// environment is one test's cluster with its client.
+// environment is the cluster of a test, with its client.
 type environment struct {
 	*testing.T
 	ctx     context.Context
@@ -40,9 +40,9 @@ type environment struct {
 	admin   *fleet.Admin
 }
 
-// newEnvironment makes a directory and chooses addresses; nothing runs yet. When the test ends all
-// processes are killed; the directory is removed if the test passed, and named if not. The whole
-// test has the given time.
+// newEnvironment makes a directory and chooses addresses. It starts nothing. When the test ends,
+// all processes are killed. If the test passed, the directory is removed, otherwise its name is
+// printed. limit is the deadline of the whole test.
 func newEnvironment(t *testing.T, limit time.Duration, layout fleet.Layout) *environment {
 	t.Helper()
 	if !*enabled {
@@ -86,7 +86,7 @@ func newEnvironment(t *testing.T, limit time.Duration, layout fleet.Layout) *env
 	return e
 }
 
-// must ends the test with what was being done.
+// must fails the test if err is not nil, and says what failed.
 func (e *environment) must(err error, doing string, arguments ...any) {
 	e.Helper()
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *environment) start(keyspace string, hash, replicas uint32) {
 		ready.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 }
 
-// open opens the keyspace through the SDK, with a client of its own.
+// open opens the keyspace through the SDK, with a new client.
 func (e *environment) open(keyspace string) *Store {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, 30*time.Second)
@@ -133,13 +133,13 @@ func (e *environment) restart(s *fleet.Server) time.Duration {
 	return time.Since(begin)
 }
 
-// result is a line of the report.
+// result prints a line of the report.
 func (e *environment) result(format string, arguments ...any) {
 	e.Helper()
 	e.Logf("RESULT "+e.Name()+": "+format, arguments...)
 }
 
-// wait is for a condition, for at most limit.
+// wait waits for a condition, for at most limit.
 func (e *environment) wait(limit time.Duration, what string, check func(context.Context) error) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.ctx, limit)
@@ -147,8 +147,8 @@ func (e *environment) wait(limit time.Duration, what string, check func(context.
 	e.must(process.Until(ctx, what, 50*time.Millisecond, check), "wait")
 }
 
-// pass lets time go by with the load on: it is how long a state is to last, not a wait for anything
-// to happen.
+// pass lets time pass while the load runs. d is how long a state lasts; use wait to wait for a
+// condition.
 func (e *environment) pass(d time.Duration) {
 	e.Helper()
 	timer := time.NewTimer(d)
@@ -160,7 +160,7 @@ func (e *environment) pass(d time.Duration) {
 	}
 }
 
-// exits waits until a process ends by itself, and returns its exit code.
+// exits waits until a process ends without being stopped, and returns its exit code.
 func (e *environment) exits(p *process.Process, limit time.Duration) (int, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -13,18 +13,19 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// feedFollower takes a feed in: it makes a copy of the keyspace, checks what a feed promises, and
-// measures how far behind the clock each change is when the loop gets it.
+// feedFollower follows a feed. It builds a copy of the keyspace, checks the promises of a feed, and
+// measures how far each change is behind the clock when the loop receives it.
 type feedFollower struct {
 	keyspace *kv.Keyspace
 	ledger   *feedLedger
-	// began is closed at the first progress: what is written from then on is told.
+	// began is closed at the first progress. The feed delivers everything that is written after
+	// that.
 	began chan struct{}
-	// until ends the loop at a progress that is there, or further.
+	// until ends the loop at the first progress at or above this timestamp.
 	until atomic.Pointer[kv.Timestamp]
 
-	// values are what the changes up to the progress make, waiting those above it. They are the
-	// loop's, as is newest, which has the last version of each key.
+	// values is the state at the last progress. waiting has the changes above it. newest has the
+	// last version of each key. Only the loop uses these fields.
 	values  map[string]string
 	waiting []kv.Change
 	newest  map[string]kv.Timestamp
@@ -33,10 +34,10 @@ type feedFollower struct {
 		sync.Mutex
 		progress kv.Timestamp
 		changes  int
-		// lags are those of changes, in microseconds, since measure was called.
+		// lags has the lags of changes since the last call of measure, in microseconds.
 		lags *hdrhistogram.Histogram
-		// behind is how far behind the clock a progress was when the next one came, at most, since
-		// measure was called.
+		// behind is the largest lag that a progress had when the next one came, since the last call
+		// of measure.
 		behind time.Duration
 		wrong  []string
 	}
@@ -49,8 +50,8 @@ func newFeedFollower(ks *kv.Keyspace, ledger *feedLedger) *feedFollower {
 	return f
 }
 
-// follow takes a feed in until it is where it is to be, or ctx ends. What a feed before it has told
-// beyond its last progress comes again.
+// follow follows a feed until it reaches until, or ctx ends. Changes that an earlier feed delivered
+// above its last progress are delivered again.
 func (f *feedFollower) follow(ctx context.Context, options ...kv.ChangesOption) error {
 	f.waiting = nil
 	for key, at := range f.newest {
@@ -74,7 +75,7 @@ func (f *feedFollower) follow(ctx context.Context, options ...kv.ChangesOption) 
 	return errors.New("the feed ended without an error")
 }
 
-// change takes a change in.
+// change processes a change.
 func (f *feedFollower) change(c kv.Change) {
 	now := time.Now().UnixNano()
 	key := string(c.Key)
@@ -93,7 +94,7 @@ func (f *feedFollower) change(c kv.Change) {
 	}
 }
 
-// advance takes a progress in.
+// advance processes a progress.
 func (f *feedFollower) advance(to kv.Timestamp) {
 	f.mu.Lock()
 	if to.LessEq(f.mu.progress) {
@@ -127,21 +128,21 @@ func (f *feedFollower) wrongLocked(format string, arguments ...any) {
 	}
 }
 
-// at is the last progress.
+// at returns the last progress.
 func (f *feedFollower) at() kv.Timestamp {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.progress
 }
 
-// told is how many changes have come.
+// told returns the number of received changes.
 func (f *feedFollower) told() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.changes
 }
 
-// measure begins to measure, and returns what was measured since it was called before.
+// measure returns the measurements since its last call, and starts new ones.
 func (f *feedFollower) measure() (lags *hdrhistogram.Histogram, behind time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +151,8 @@ func (f *feedFollower) measure() (lags *hdrhistogram.Histogram, behind time.Dura
 	return lags, behind
 }
 
-// same says whether what the changes make is what a scan finds at the progress. The loop has ended.
+// same compares the state built from the changes with a scan at the progress. The loop must have
+// ended.
 func (f *feedFollower) same(ctx context.Context) error {
 	at, found := f.at(), make(map[string]string)
 	for pair, err := range f.keyspace.Scan(ctx, kv.At(at)) {
@@ -172,7 +174,7 @@ func (f *feedFollower) same(ctx context.Context) error {
 	return nil
 }
 
-// judge checks everything at the end: no write is under way, and the loop has ended.
+// judge makes all checks at the end. No write is under way, and the loop has ended.
 func (f *feedFollower) judge(e *environment) {
 	e.Helper()
 	acked, unknown, wrong := f.ledger.report()

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// feedValue is how many bytes a value has that feeds are measured with.
+// feedValue is the size of the values that feeds are measured with, in bytes.
 const feedValue = 100
 
 // version is one version of a key.
@@ -20,13 +20,15 @@ type version struct {
 	at  kv.Timestamp
 }
 
-// feedLedger compares what writers were told with what a feed tells. It is safe for concurrent use.
+// feedLedger compares the acknowledgements of writes with the changes in a feed. It is safe for
+// concurrent use.
 type feedLedger struct {
 	mu sync.Mutex
-	// open are acknowledged and not told yet; early are told and not acknowledged, as of now.
+	// open has acknowledged versions that the feed has not delivered yet. early has delivered
+	// versions that are not acknowledged yet.
 	open, early map[version]struct{}
-	// acked are the versions that were acknowledged, last is the highest; unknown are writes that
-	// ended with an error, and may be there or not.
+	// acked is the number of acknowledged versions, and last the highest one. unknown is the number
+	// of writes that ended with an error; their versions may exist.
 	acked, unknown int
 	last           kv.Timestamp
 	lastErr        error
@@ -38,7 +40,7 @@ func newFeedLedger() *feedLedger {
 	return &feedLedger{open: make(map[version]struct{}), early: make(map[version]struct{})}
 }
 
-// mostWrong bounds what is said of what is wrong.
+// mostWrong bounds the number of reported errors.
 const mostWrong = 10
 
 func (l *feedLedger) wrongLocked(format string, arguments ...any) {
@@ -47,7 +49,7 @@ func (l *feedLedger) wrongLocked(format string, arguments ...any) {
 	}
 }
 
-// acknowledged takes the end of a write of some keys.
+// acknowledged notes the end of a write of some keys.
 func (l *feedLedger) acknowledged(keys []string, at kv.Timestamp, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +72,7 @@ func (l *feedLedger) acknowledged(keys []string, at kv.Timestamp, err error) {
 	}
 }
 
-// advance takes what a feed has told up to a progress.
+// advance notes the changes that a feed has delivered up to a progress.
 func (l *feedLedger) advance(told []kv.Change, to kv.Timestamp) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +98,8 @@ func (l *feedLedger) missingLocked(v version) {
 		v.key, v.at, l.progress)
 }
 
-// report is what was compared, when no write is under way any more and the feed has told the last.
+// report returns the result, when no write is under way any more and the feed has delivered the
+// last change.
 func (l *feedLedger) report() (acked, unknown int, wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,33 +113,33 @@ func (l *feedLedger) report() (acked, unknown int, wrong []string) {
 	return l.acked, l.unknown, l.wrong
 }
 
-// highest is the highest version that was acknowledged.
+// highest returns the highest acknowledged version.
 func (l *feedLedger) highest() kv.Timestamp {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
-// count is how many versions were acknowledged.
+// count returns the number of acknowledged versions.
 func (l *feedLedger) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.acked
 }
 
-// feedWriters write random ones of some keys, so many in a second if the machine carries it.
+// feedWriters write random keys, at a given rate if the machine is fast enough.
 type feedWriters struct {
 	keyspace *kv.Keyspace
 	ledger   *feedLedger
-	// writers are goroutines, each with one write under way; a write is of batch keys of a
-	// partition. One of deletes writes takes its keys away; 0: none does.
+	// writers is the number of goroutines; each makes one write at a time. A write has batch keys
+	// of a partition. One of deletes writes deletes its keys; 0: no write does.
 	writers, batch, deletes int
 	rate                    float64
 	// keys has the keys of each partition.
 	keys [][]string
 }
 
-// feedKeys sorts keys by partition, of those partitions that have enough of them for a batch.
+// feedKeys groups keys by partition. It keeps only partitions with enough keys for a batch.
 func (e *environment) feedKeys(ks *kv.Keyspace, n, batch int) (keys [][]string) {
 	e.Helper()
 	parts := make(map[uint64][]string)
@@ -157,7 +160,7 @@ func (e *environment) feedKeys(ks *kv.Keyspace, n, batch int) (keys [][]string) 
 	return keys
 }
 
-// start begins to write; stop returns when nothing is under way any more.
+// start starts the writers. stop returns when no write is under way any more.
 func (w *feedWriters) start(ctx context.Context) (stop func()) {
 	running, cancel := context.WithCancel(ctx)
 	var writing sync.WaitGroup

@@ -35,9 +35,9 @@ var (
 const (
 	feedPartitions = 64
 	feedLag        = time.Second            // the closed lag of the keyspaces, the default
-	feedBeyond     = 200 * time.Millisecond // what the median lag of changes may be beyond it
+	feedBeyond     = 200 * time.Millisecond // how much the median lag of changes may exceed feedLag
 	feedWarm       = 5 * time.Second
-	// feedWindow is how long history is kept in TestFeedPause, but for the consumer.
+	// feedWindow is how long history is kept in TestFeedPause without the consumer.
 	feedWindow = 5 * time.Second
 )
 
@@ -57,8 +57,8 @@ func feedCluster(t *testing.T, limit time.Duration, name string,
 	return e, client
 }
 
-// followed has a follower take a feed in, through a client of its own, from now on. finish waits
-// until it has all that is acknowledged, and ends it.
+// followed starts a follower of a feed with its own client. finish waits until the follower has all
+// acknowledged writes, and ends it.
 func (e *environment) followed(name string) (f *feedFollower, ledger *feedLedger, finish func()) {
 	e.Helper()
 	ledger = newFeedLedger()
@@ -86,7 +86,7 @@ func (e *environment) feedBegins(f *feedFollower, ended <-chan error) error {
 	}
 }
 
-// lagText is what lags are.
+// lagText describes lags.
 func lagText(h *hdrhistogram.Histogram) string {
 	at := func(q float64) time.Duration {
 		return (time.Duration(h.ValueAtQuantile(q)) * time.Microsecond).Round(100 * time.Microsecond)
@@ -95,9 +95,8 @@ func lagText(h *hdrhistogram.Histogram) string {
 		h.TotalCount(), at(50), at(99), at(99.9), at(100))
 }
 
-// TestFeedLag writes many keys, and measures how far behind the clock the changes are that a feed
-// tells: by their median no more than the closed lag, and a little. Nothing is missing, and nothing
-// out of order.
+// TestFeedLag writes many keys, and measures how far the changes in a feed are behind the clock.
+// The median may exceed the closed lag only a little. No change is missing or out of order.
 func TestFeedLag(t *testing.T) {
 	e, client := feedCluster(t, 15*time.Minute+*feedFor, "fed")
 	f, ledger, finish := e.followed("fed")
@@ -131,8 +130,8 @@ func TestFeedLag(t *testing.T) {
 	}
 }
 
-// TestFeedKills kills each server in turn with kill -9 while a feed follows what is written:
-// everything acknowledged is told, in order for each key.
+// TestFeedKills kills each server in turn with kill -9 while a feed follows the writes. The feed
+// delivers every acknowledged write, in order for each key.
 func TestFeedKills(t *testing.T) {
 	e, client := feedCluster(t, 15*time.Minute+time.Duration(*feedKills)*time.Minute, "fed")
 	f, ledger, finish := e.followed("fed")
@@ -168,9 +167,10 @@ func TestFeedKills(t *testing.T) {
 	f.judge(e)
 }
 
-// TestFeedPause has a named consumer stand still for far longer than the keyspace keeps history,
-// while keys are overwritten and deleted, and go on: it gets everything. A feed of a keyspace that
-// has no consumer is told that history is gone, so it was the consumer that kept it.
+// TestFeedPause pauses a named consumer for far longer than the keyspace keeps history, while keys
+// are overwritten and deleted. When the consumer continues, it gets all changes. A feed of a
+// keyspace without a consumer reports that history is gone, so the consumer has protected the
+// history.
 func TestFeedPause(t *testing.T) {
 	if *feedPause < 3*feedWindow {
 		t.Fatalf("-faults.feed-pause %v is too short: history is kept for %v", *feedPause, feedWindow)
@@ -181,7 +181,7 @@ func TestFeedPause(t *testing.T) {
 	e.must(err, "create the keyspace without a consumer")
 	ledger := newFeedLedger()
 	f := newFeedFollower(e.open("stood").keyspace, ledger)
-	// goOn has the consumer go on up to what is written now, and stand still there.
+	// goOn lets the consumer continue up to until, and pauses it there.
 	goOn := func(until kv.Timestamp) (came int, took time.Duration) {
 		e.Helper()
 		before, began := f.told(), time.Now()
@@ -195,7 +195,7 @@ func TestFeedPause(t *testing.T) {
 		}
 		return came, took
 	}
-	goOn(kv.Timestamp{}) // it begins here
+	goOn(kv.Timestamp{}) // the consumer starts here
 	ks, unheld := client.Keyspace("stood"), client.Keyspace("unheld")
 	writers := &feedWriters{keyspace: ks, ledger: ledger, writers: *feedClients, batch: 1, deletes: 4,
 		rate: *feedPauseRate, keys: e.feedKeys(ks, 5_000, 1)}
@@ -234,7 +234,7 @@ func TestFeedPause(t *testing.T) {
 	}
 }
 
-// collected is how many old versions garbage collection has removed.
+// collected returns the number of old versions that garbage collection has removed.
 func (e *environment) collected() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
@@ -245,7 +245,7 @@ func (e *environment) collected() (sum float64) {
 	return sum
 }
 
-// processorTime is what the present processes of the servers have used together.
+// processorTime returns the processor time of the servers' present processes together.
 func (e *environment) processorTime() (sum time.Duration) {
 	e.Helper()
 	for _, s := range e.cluster.All() {

@@ -38,10 +38,10 @@ const (
 	fleetBalance    = 1000
 )
 
-// TestFleet takes six data nodes with 64 partitions through what they have to go through in their
-// lives, under gets, puts and transfers between accounts at half of what they can do: one is lost
-// for good, two are added, two are decommissioned. No operation fails, no money is lost, and what
-// each step took is reported.
+// TestFleet makes the usual changes to six data nodes with 64 partitions: one node is lost for
+// good, two are added, and two are decommissioned. The load is gets, puts and transfers between
+// accounts at half of the cluster's capacity. No operation fails, and no money is lost. The
+// duration of each step is reported.
 func TestFleet(t *testing.T) {
 	e := newEnvironment(t, 90*time.Minute, fleet.Layout{Cores: 1, Nodes: 8})
 	for _, s := range append(e.cluster.Cores, e.cluster.Nodes[:6]...) {
@@ -71,7 +71,7 @@ func TestFleet(t *testing.T) {
 	e.must(lost.Kill(), "kill %s", lost.Name)
 	e.must(os.RemoveAll(lost.Dir), "remove the directory of %s", lost.Name)
 	began := time.Now()
-	// Until the core takes it for dead its lease runs out.
+	// The lease of the lost node runs out before the core declares it dead.
 	wanted := settings.RepairDelay + 10*time.Second + 30*time.Second +
 		time.Duration(float64(held)/(64<<20)*float64(time.Second))
 	during := f.measureUntil("with a node lost, until all replicas are there again", func() bool {
@@ -115,13 +115,13 @@ func TestFleet(t *testing.T) {
 	f.end()
 }
 
-// fleetLoad is the load, and what is known of the cluster.
+// fleetLoad is the load, and the known state of the cluster.
 type fleetLoad struct {
 	*environment
 	client     *kv.Client
 	rows, bank *kv.Keyspace
 	keys       int
-	// interval is between two operations, of all clients together, in nanoseconds; 0: none.
+	// interval is the time between two operations of all clients together, in nanoseconds; 0: none.
 	interval      atomic.Int64
 	next          time.Time // guarded by mu
 	stop          context.CancelFunc
@@ -197,7 +197,7 @@ func (f *fleetLoad) run() {
 	}
 }
 
-// await waits for the time of the next operation.
+// await waits until the next operation is due.
 func (f *fleetLoad) await(ctx context.Context) {
 	interval := time.Duration(f.interval.Load())
 	if interval == 0 {
@@ -206,7 +206,7 @@ func (f *fleetLoad) await(ctx context.Context) {
 	f.mu.Lock()
 	at := f.next
 	if behind := time.Now().Add(-time.Second); at.Before(behind) {
-		at = behind // what was missed for longer is not made up for
+		at = behind // a delay of more than this is not caught up with
 	}
 	f.next = at.Add(interval)
 	f.mu.Unlock()
@@ -274,7 +274,7 @@ func (f *fleetLoad) transfer(ctx context.Context) error {
 	return err
 }
 
-// capacity is how many operations a second the cluster does for as many clients as there are.
+// capacity measures how many operations the cluster does in a second for this number of clients.
 func (f *fleetLoad) capacity() float64 {
 	f.pass(5 * time.Second)
 	before, began := f.done.Load(), time.Now()
@@ -284,7 +284,7 @@ func (f *fleetLoad) capacity() float64 {
 	return capacity
 }
 
-// worst are the 99th percentiles of a time.
+// worst has the highest 99th percentiles of a period.
 type worst struct{ read, write time.Duration }
 
 func (f *fleetLoad) measure(what string, d time.Duration) worst {
@@ -293,7 +293,7 @@ func (f *fleetLoad) measure(what string, d time.Duration) worst {
 	return f.measureUntil(what, func() bool { return time.Since(began) >= d })
 }
 
-// measureUntil measures until something is so.
+// measureUntil measures until over returns true.
 func (f *fleetLoad) measureUntil(what string, over func() bool) worst {
 	f.Helper()
 	f.mu.Lock()
@@ -353,14 +353,14 @@ func (f *fleetLoad) bytesOn(node uint64) (bytes uint64) {
 	return bytes
 }
 
-// whole says whether all replicas are there, on nodes that are not lost.
+// whole says whether all replicas exist, on nodes that are not lost.
 func (f *fleetLoad) whole(lost ...uint64) bool {
 	whole, err := driver.Whole(f.ctx, f.client, lost...)
 	f.must(err, "look for all replicas")
 	return whole
 }
 
-// newest is the number of the newest event of a change.
+// newest returns the number of the newest event about a change.
 func (f *fleetLoad) newest() uint64 {
 	events, err := admin.New(f.client).Events(f.ctx, 0, 0, 100)
 	f.must(err, "list the events")
@@ -372,7 +372,8 @@ func (f *fleetLoad) newest() uint64 {
 	return 0
 }
 
-// still says whether nothing has changed, and nothing was under way, for a while.
+// still returns a function that says whether, for the time d, nothing has changed and nothing was
+// under way.
 func (f *fleetLoad) still(d time.Duration) func() bool {
 	newest, since := f.newest(), time.Now()
 	return func() bool {
@@ -395,7 +396,7 @@ func (f *fleetLoad) settle(limit time.Duration) {
 	})
 }
 
-// spread says how even the nodes are.
+// spread describes how evenly the nodes are loaded.
 func (f *fleetLoad) spread() string {
 	partitions, err := admin.New(f.client).Partitions(f.ctx, "")
 	f.must(err, "list the partitions")
@@ -437,7 +438,7 @@ func (f *fleetLoad) gone(s *fleet.Server) bool {
 	return false
 }
 
-// end ends the load, and counts the money.
+// end ends the load, and adds up the money.
 func (f *fleetLoad) end() {
 	f.stop()
 	f.running.Wait()

@@ -25,17 +25,18 @@ const (
 	growValue   = 200
 	growClients = 8
 	growBatch   = 100
-	// growProbes clients put one record at a time; their latency is what is measured.
+	// growProbes is the number of clients that put one record at a time. The latency of their puts
+	// is measured.
 	growProbes = 8
-	// growWindow is for how long deleted records count, growPause that which the planner makes before
-	// merges, and growFew how many partitions are a few.
+	// growWindow is how long deleted records count for the size. growPause is the planner's pause
+	// before merges. growFew is the number of partitions that counts as a few.
 	growWindow, growPause, growFew = 30 * time.Second, time.Minute, 4
 )
 
-// TestGrow writes records in random order into a range keyspace of one partition: it splits as it
-// grows, evenly, and no client sees an error. The time that a put takes while anything splits is
-// compared with that between splits. Then all is deleted, and the partitions merge to a few, with
-// reads and writes going on.
+// TestGrow writes records in random order to a range keyspace of one partition. The keyspace splits
+// evenly as it grows, and no client sees an error. The latencies of puts during splits are compared
+// with those between splits. Then all records are deleted, and the partitions merge to a few while
+// reads and writes go on.
 func TestGrow(t *testing.T) {
 	e := newEnvironment(t, 60*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -49,10 +50,11 @@ func TestGrow(t *testing.T) {
 		next, splitting atomic.Int64
 		running         sync.WaitGroup
 		mu              sync.Mutex
-		// A put is during a split if it overlaps one, and around if it begins within a second of one.
+		// A put is during a split if it overlaps one, and around a split if it begins within a
+		// second of one.
 		during, around = newHistogram(), newHistogram()
 		between        = newHistogram()
-		latest         atomic.Int64 // when something was seen to split last, in nanoseconds
+		latest         atomic.Int64 // the last time at which a split was seen, in nanoseconds
 		failed         atomic.Int64
 		lastErr        atomic.Pointer[error]
 		done           = make(chan struct{})
@@ -75,7 +77,8 @@ func TestGrow(t *testing.T) {
 				for j := range pairs {
 					pairs[j] = kv.Pair{Key: keyOf(n*growBatch + int64(j)), Value: randomBytes(growValue)}
 				}
-				// By partition, as a loader does it: all of them at once would be a transaction.
+				// One batch for each partition, as a loader does: all pairs at once would be a
+				// transaction.
 				for _, part := range e.byPartition(rows, pairs) {
 					batch := rows.Batch()
 					for _, p := range part {
@@ -117,7 +120,7 @@ func TestGrow(t *testing.T) {
 			}
 		})
 	}
-	measuring.Go(func() { // says whether anything splits
+	measuring.Go(func() { // looks for splits
 		for {
 			select {
 			case <-done:
@@ -260,7 +263,7 @@ func (e *environment) shrink(client *kv.Client, rows *kv.Keyspace, before int) {
 	}
 }
 
-// byPartition groups pairs by the partition that has them, as far as the client knows.
+// byPartition groups pairs by partition, as far as the client knows the partitions.
 func (e *environment) byPartition(rows *kv.Keyspace, pairs []kv.Pair) map[uint64][]kv.Pair {
 	parts := make(map[uint64][]kv.Pair)
 	for _, p := range pairs {

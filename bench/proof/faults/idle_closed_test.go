@@ -34,17 +34,17 @@ var (
 
 const (
 	idleKeyspaces = 7
-	idleMemory    = 8 << 30 // of all processes together
-	idleBeyond    = 0.03    // of a processor, for closing timestamps
-	// idleLag is how far behind the clock a replica may be closed, of which a second is the closed
-	// lag.
+	idleMemory    = 8 << 30 // bytes of all processes together
+	idleBeyond    = 0.03    // the processor time for closing timestamps, as a part of a processor
+	// idleLag is how far the closed timestamp of a replica may be behind the clock. A second of it
+	// is the closed lag.
 	idleLag = 2500 * time.Millisecond
 )
 
-// TestIdleClosed has many idle partitions on three servers: they sleep, their timestamps are closed
-// on all replicas nevertheless, and that costs next to nothing. What it costs is the difference to
-// the same servers, with the same partitions, of a program that closes none: the same source, in
-// which the lag is that of a replica that does not (replica.SetClosedLag).
+// TestIdleClosed has many idle partitions on three servers. The partitions sleep, their timestamps
+// are closed on all replicas nevertheless, and the cost of that is very small. The cost is the
+// difference to the same servers, with the same partitions, that run a program which closes no
+// timestamps: the same source with the lag of a replica that closes none (replica.SetClosedLag).
 func TestIdleClosed(t *testing.T) {
 	e := newEnvironment(t, 40*time.Minute+3**idleWait, fleet.Layout{Nodes: 3,
 		Configure: func(i int, s *fleet.Server) {
@@ -108,13 +108,13 @@ func TestIdleClosed(t *testing.T) {
 func idleZone(node int) string     { return fmt.Sprintf("z%d", node+1) }
 func idleName(keyspace int) string { return fmt.Sprintf("idle%d", keyspace+1) }
 
-// idleCost is what idle servers use.
+// idleCost is the resource usage of idle servers.
 type idleCost struct {
 	processors float64
 	bytes      int64
 }
 
-// idleCost measures it.
+// idleCost measures the resource usage.
 func (e *environment) idleCost(state string) (c idleCost) {
 	e.Helper()
 	began, before := time.Now(), e.processorTime()
@@ -126,17 +126,17 @@ func (e *environment) idleCost(state string) (c idleCost) {
 	return c
 }
 
-// allSleep waits until no group is awake, all replicas are there, and timestamps are closed for all
-// of them, unless none is to be closed; and until that has been so for as long as the servers rest.
-// It returns how long it took until then.
+// allSleep waits for this state: no group is awake, all replicas exist, and, if closing is set,
+// timestamps are closed for all of them. The state must then last as long as the servers rest.
+// allSleep returns the time until the state was reached.
 func (e *environment) allSleep(closing bool) (took time.Duration) {
 	e.Helper()
 	began := time.Now()
-	var since time.Time // zero: it is not so
+	var since time.Time // zero: the state has not been reached
 	seen := "nothing was seen"
 	ctx, cancel := context.WithTimeout(e.ctx, *idleWait+*idleRest)
 	defer cancel()
-	// A look at all replicas is work for the servers: not too often.
+	// A look at all replicas is work for the servers, so it must not come too often.
 	ticker := time.NewTicker(max(time.Second, *idleRest/10))
 	defer ticker.Stop()
 	for {
@@ -145,7 +145,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 		for _, s := range e.cluster.Nodes {
 			for i, name := range [...]string{"tidemark_node_replicas", "tidemark_host_awake_groups",
 				"tidemark_node_quiesced_closed_ts"} {
-				n, err := metricSum(ctx, s, name, `part="node"`) // and not the core's group
+				n, err := metricSum(ctx, s, name, `part="node"`) // data nodes, without the core's group
 				failed = errors.Join(failed, err)
 				sums[i] += n
 			}
@@ -171,7 +171,7 @@ func (e *environment) allSleep(closing bool) (took time.Duration) {
 	}
 }
 
-// closingGroups is for how many groups that sleep timestamps are closed.
+// closingGroups returns the number of sleeping groups whose timestamps are closed.
 func (e *environment) closingGroups() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
@@ -182,8 +182,9 @@ func (e *environment) closingGroups() (sum float64) {
 	return sum
 }
 
-// closedEverywhere looks at all replicas by what their servers say, and reads of a sample of
-// partitions on every node, twice: what is read is close behind the clock, and moves on.
+// closedEverywhere checks the closed timestamps that servers report for all replicas. It also reads
+// a sample of partitions on every node, twice. The timestamps must be close behind the clock, and
+// must move on.
 func (e *environment) closedEverywhere() {
 	e.Helper()
 	worst := 0.0
@@ -210,7 +211,7 @@ func (e *environment) closedEverywhere() {
 	}
 }
 
-// sampleOf reads on one server.
+// sampleOf reads the sample on one server.
 func (e *environment) sampleOf(i int, s *fleet.Server) {
 	e.Helper()
 	client, err := kv.Open(e.ctx, e.cluster.Endpoints(), kv.Locality("here", idleZone(i)))

@@ -26,13 +26,13 @@ var (
 	splitKillSeed = flag.Uint64("faults.split-kill-seed", 1, "the seed of its random moments")
 )
 
-// killedRows is a keyspace whose partitions split while it is written.
+// killedRows is a keyspace whose partitions split while rows are written to it.
 const killedRows = "killed-rows"
 
-// TestKillsWhileSplitting kills a random process at a random moment and starts it again, many
-// times, while partitions split and merge under load. At the end every key belongs to exactly one
-// partition, each has as many keys as it says, every acknowledged write is there, and the workloads
-// have seen nothing that cannot be.
+// TestKillsWhileSplitting kills a random process at a random moment and restarts it, many times,
+// while partitions split and merge under load. At the end every key belongs to exactly one
+// partition, the statistics of each partition equal a count, every acknowledged write is there, and
+// the workloads have found no violation.
 func TestKillsWhileSplitting(t *testing.T) {
 	e := newEnvironment(t, 10*time.Minute+time.Duration(*splitKills)*15*time.Second, threeServers())
 	shareCore(e.cluster)
@@ -71,7 +71,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 		e.pass(upTo(300 * time.Millisecond))
 		e.must(victim.Start(), "restart %s", victim.Name)
 		if random.IntN(2) == 0 {
-			// Otherwise the next one may be killed while this one starts, or may be this one.
+			// Wait, so that the next kill does not hit a server that is still starting.
 			restarting := time.Now()
 			e.must(e.cluster.WaitReady(e.ctx), "restart %s", victim.Name)
 			back = max(back, time.Since(restarting))
@@ -98,7 +98,7 @@ func TestKillsWhileSplitting(t *testing.T) {
 		}
 		return err
 	})
-	e.pass(10 * time.Second) // the workloads in calm
+	e.pass(10 * time.Second) // the workloads run in calm
 	wrong := p.judge(e.ctx)
 	partitions := 0
 	for _, name := range append([]string{killedRows}, stormLoads...) {
@@ -123,13 +123,13 @@ func TestKillsWhileSplitting(t *testing.T) {
 	}
 }
 
-// rowWriters put rows, each with a key of its own, and keep account of them.
+// rowWriters put rows, each with a new key, and record the outcomes.
 type rowWriters struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	written atomic.Int64
 	mu      sync.Mutex
-	// acknowledged and unknown are the values by key.
+	// acknowledged and unknown have the values of the writes with that outcome, by key.
 	acknowledged, unknown map[string]string
 }
 
@@ -172,8 +172,8 @@ func (w *rowWriters) stop() (acknowledged, unknown map[string]string) {
 	return w.acknowledged, w.unknown
 }
 
-// allRows sees that a keyspace has all rows that were acknowledged, and no other ones but those of
-// which that is not known.
+// allRows checks that a keyspace has all acknowledged rows, and no other rows except rows of
+// unknown outcome.
 func allRows(ctx context.Context, rows *kv.Keyspace,
 	acknowledged, unknown map[string]string) error {
 	var wrong collected

@@ -19,7 +19,8 @@ const (
 
 func sixProcesses() fleet.Layout { return fleet.Layout{Cores: 3, Nodes: 3} }
 
-// steadyLoad is 16 clients with about 700 operations a second together on 64 keys and 8 counters.
+// steadyLoad is 16 clients that together do about 700 operations a second on 64 keys and 8
+// counters.
 func steadyLoad(store *Store) *Load {
 	return &Load{
 		Store: store, Recorder: history.NewRecorder(), Keys: 64, Counters: 8,
@@ -27,7 +28,7 @@ func steadyLoad(store *Store) *Load {
 	}
 }
 
-// check ends the load and reports on its history.
+// check ends the load, and checks its history.
 func (e *environment) check(load *Load) {
 	e.Helper()
 	load.Stop()
@@ -46,8 +47,8 @@ func (e *environment) check(load *Load) {
 	}
 }
 
-// TestKillOne kills processes one at a time, under load, again and again: nothing acknowledged is
-// lost or applied twice, and no partition pauses for longer than it may.
+// TestKillOne kills one process after the other, under load. No acknowledged write is lost or
+// applied twice, and no partition pauses for longer than it may.
 func TestKillOne(t *testing.T) {
 	e := newEnvironment(t, 2*time.Minute+time.Duration(*rounds)*45*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
@@ -70,8 +71,8 @@ func TestKillOne(t *testing.T) {
 		probe.Reset()
 		e.must(victim.Kill(), "kill %s", victim.Name)
 		killed := time.Now()
-		// Long enough for elections and for the core to notice, short enough that nothing is
-		// rebuilt elsewhere.
+		// The time is long enough for elections and for the core to notice, and short enough that
+		// no replica is rebuilt elsewhere.
 		e.pass(time.Duration(3000+random.IntN(2000)) * time.Millisecond)
 		afterKill := probe.Pauses()
 		back := e.restart(victim)
@@ -111,7 +112,7 @@ func TestKillOne(t *testing.T) {
 	e.check(load)
 }
 
-// ledBy is the hash numbers of the partitions that a server leads.
+// ledBy returns the hash numbers of the partitions that a server leads.
 func (e *environment) ledBy(s *fleet.Server) map[int]bool {
 	e.Helper()
 	servers, err := e.admin.NodeOf(e.ctx)
@@ -127,7 +128,8 @@ func (e *environment) ledBy(s *fleet.Server) map[int]bool {
 	return led
 }
 
-// longest is the longest pause of the partitions in the set, and of those outside it; nil is all.
+// longest returns the longest pause of the partitions in the set, and of the other partitions. A
+// nil set has all partitions.
 func longest(pauses []time.Duration, set map[int]bool) (inside, outside time.Duration) {
 	for hash, pause := range pauses {
 		if set == nil || set[hash] {
@@ -139,8 +141,8 @@ func longest(pauses []time.Duration, set map[int]bool) (inside, outside time.Dur
 	return inside, outside
 }
 
-// TestKillAll kills all processes at once, under load, and starts them again: every acknowledged
-// write is there.
+// TestKillAll kills all processes at once, under load, and restarts them. Every acknowledged write
+// is there.
 func TestKillAll(t *testing.T) {
 	e := newEnvironment(t, time.Minute+time.Duration(*rounds)*15*time.Second, sixProcesses())
 	e.start(keyspace, hash, 3)
@@ -173,9 +175,9 @@ func TestKillAll(t *testing.T) {
 	e.check(load)
 }
 
-// writeMany writes keys that no other client writes, from many goroutines, until the function that
-// it returns is called: that one returns the keys whose writes were acknowledged, with their
-// values. What is under way then may be there or not.
+// writeMany writes keys that no other client writes, from many goroutines, until stop is called.
+// stop returns the acknowledged keys with their values. Writes that are under way at that time may
+// be there or not.
 func (e *environment) writeMany(store *Store, prefix string) (stop func() map[string]string) {
 	const writers = 32
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -206,7 +208,7 @@ func (e *environment) writeMany(store *Store, prefix string) (stop func() map[st
 	}
 }
 
-// mustHave reads every key and compares.
+// mustHave reads every key and compares its value.
 func (e *environment) mustHave(store *Store, want map[string]string) {
 	e.Helper()
 	e.must(everyKey(e.ctx, store, want), "read what was acknowledged")

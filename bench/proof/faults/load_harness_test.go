@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// Registers is what the load needs of a store; *Store is one.
+// Registers is the interface of a store that the load needs. *Store implements it.
 type Registers interface {
 	Get(ctx context.Context, key string) (history.State, error)
 	Put(ctx context.Context, key, value string) error
@@ -23,18 +23,17 @@ type Registers interface {
 		found history.State, err error)
 }
 
-// Load is steady traffic on a few keys, all of it recorded, so that each key sees many clients at
-// once.
+// Load is a steady, recorded load on a few keys, so that many clients use each key at once.
 type Load struct {
 	Store    Registers
 	Recorder *history.Recorder
-	// Keys is how many registers there are, Counters how many counters.
+	// Keys is the number of registers, and Counters the number of counters.
 	Keys, Counters int
-	// Clients is how many goroutines there are; each begins an operation every Interval, unless the
-	// last one takes longer.
+	// Clients is the number of goroutines. Each of them begins an operation every Interval, unless
+	// the operation before takes longer.
 	Clients  int
 	Interval time.Duration
-	// Timeout is how long one operation may retry. After it the outcome is unknown.
+	// Timeout is the deadline of one operation with its retries. After it the outcome is unknown.
 	Timeout time.Duration
 
 	counters []history.Counter
@@ -46,7 +45,7 @@ type Load struct {
 	lastError atomic.Pointer[error]
 }
 
-// Start begins the traffic; it goes on until Stop or the end of ctx.
+// Start starts the load, which runs until Stop or the end of ctx.
 func (l *Load) Start(ctx context.Context) {
 	l.counters = make([]history.Counter, l.Counters)
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -55,7 +54,7 @@ func (l *Load) Start(ctx context.Context) {
 	}
 }
 
-// Stop ends the traffic and waits for what is under way, whose outcome is still awaited.
+// Stop ends the load, and waits for the operations that are under way.
 func (l *Load) Stop() {
 	l.cancel()
 	l.group.Wait()
@@ -71,7 +70,7 @@ func (l *Load) client(ctx context.Context, client int) {
 			return
 		case <-ticker.C:
 		}
-		// An operation that was begun is seen to its end, also when the load is stopped.
+		// An operation that has begun is finished, even if the load is stopped.
 		operation, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Timeout)
 		err := l.one(operation, random, client, n)
 		cancel()
@@ -162,8 +161,8 @@ func (l *Load) swap(ctx context.Context, client int, key string, expected, next 
 	return swapped, nil
 }
 
-// increment reads a counter and swaps it for its successor. The values are unique (the number, and
-// the writer), so that a swap applied twice cannot hide behind another client's.
+// increment reads a counter and increments it by a compare-and-swap. The values are unique (number
+// and writer), so a swap that is applied twice cannot look like another client's swap.
 func (l *Load) increment(ctx context.Context, client, n, i int) error {
 	key := counterKey(i)
 	found, err := l.get(ctx, client, key)
@@ -186,7 +185,7 @@ func (l *Load) increment(ctx context.Context, client, n, i int) error {
 	return err
 }
 
-// counterNumber is the number that a counter's value begins with; an absent counter is 0.
+// counterNumber returns the number at the beginning of a counter's value. An absent counter is 0.
 func counterNumber(state history.State) (uint64, error) {
 	if !state.Present {
 		return 0, nil
@@ -195,8 +194,8 @@ func counterNumber(state history.State) (uint64, error) {
 	return strconv.ParseUint(digits, 10, 64)
 }
 
-// Check reads every key once more, so that a lost write at the end is seen too, and checks the
-// history and the counters. The load must have been stopped.
+// Check reads every key once more, so that a write that was lost at the end is noticed, and checks
+// the history and the counters. The load must have been stopped.
 func (l *Load) Check(ctx context.Context) (history.Report, error) {
 	var failures []error
 	for i := range l.Keys {
@@ -222,7 +221,7 @@ func (l *Load) Check(ctx context.Context) (history.Report, error) {
 	return report, errors.Join(append(failures, report.Err())...)
 }
 
-// Summary is what the clients saw, in one line.
+// Summary describes the results of the operations in one line.
 func (l *Load) Summary() string {
 	text := fmt.Sprintf("%d operations answered, %d failed", l.done.Load(), l.failed.Load())
 	if err := l.lastError.Load(); err != nil {
@@ -231,8 +230,8 @@ func (l *Load) Summary() string {
 	return text
 }
 
-// failed files a write that ended with an error: refused if the SDK is certain that it had no
-// effect, else unknown.
+// failed records a write that ended with an error: as refused if the SDK is certain that the write
+// had no effect, otherwise as unknown.
 func failed(pending history.Pending, err error) {
 	if certainlyRefused(err) {
 		pending.Refused()

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// memory is a store in a map. tamper, if set, sees every write before it is done and may break it:
-// drop keeps it from taking effect, err is what the client is told.
+// memory is a store in a map. tamper, if not nil, is called before every write. If it returns drop,
+// the write has no effect. err is the client's result.
 type memory struct {
 	tamper func(n int) (drop bool, err error)
 

@@ -35,15 +35,15 @@ var (
 
 const (
 	lockedWriters, lockedReaders = 48, 8
-	// lockedContended is the part of the transactions that touch contended keys, lockedRead that of
-	// the reads.
+	// lockedContended is the share of transactions on contended keys, and lockedRead the share of
+	// reads.
 	lockedContended, lockedRead = 0.01, 0.5
 	lockedCold                  = 20_000
 )
 
 func hotKey(i int) []byte { return fmt.Appendf(nil, "hot-%04d", i) }
 
-// lockedLoad is what writers and readers have done.
+// lockedLoad has the results of writers and readers.
 type lockedLoad struct {
 	transactions, contended, failed atomic.Int64
 	lastError                       atomic.Pointer[error]
@@ -56,20 +56,21 @@ func (l *lockedLoad) fail(err error) {
 	l.lastError.Store(&err)
 }
 
-// readsOf is what reads of one kind have shown.
+// readsOf has the results of reads of one kind.
 type readsOf struct {
 	first, others float64
-	// whole is the latency of all, redirected of those that met a lock and were sent on.
+	// whole has the latencies of all reads. redirected has the latencies of reads that met a lock
+	// and were redirected.
 	whole, redirected *hdrhistogram.Histogram
 }
 
-// TestReadsUnderLocks reads at replicas that may lag while transactions, one in a hundred of which
-// touches contended keys, run at a steady rate. It counts the reads that were answered by the
-// replica that was asked first, and says what the longest wait for a lock can have been: half of
-// the reads are of contended keys.
+// TestReadsUnderLocks reads at replicas that may lag, while transactions run at a steady rate. One
+// transaction in a hundred touches contended keys; half of the reads are of contended keys. The
+// test counts the reads that the first replica answered, and computes a bound of the longest wait
+// for a lock.
 //
-// The transactions lock what they read as writers do, so the waits of reads that the servers count
-// are those of the measured reads.
+// The transactions lock the keys that they read as writers do. So the waits of reads that the
+// servers count are waits of the measured reads.
 func TestReadsUnderLocks(t *testing.T) {
 	e := newEnvironment(t, *lockedFor+5*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -172,7 +173,7 @@ func TestReadsUnderLocks(t *testing.T) {
 		"reads; redirects: %v",
 		did["transactions"]/seconds, 100*did["contended"]/did["transactions"], *lockedKeys,
 		did["restarted"], again, waited["write"], waited["read"], reasons)
-	// A read that waited for a lock is among those that are counted by the servers, or was sent on.
+	// A read that waited for a lock is counted by the servers, or was redirected.
 	bound := time.Duration(longest) * time.Microsecond
 	switch {
 	case waited["read"] == 0 && sent == 0:
@@ -198,8 +199,8 @@ func TestReadsUnderLocks(t *testing.T) {
 	}
 }
 
-// paced calls do again and again until ctx ends, so that all of the workers together make so many
-// calls a second. One that is late does not catch up.
+// paced calls do again and again until ctx ends, rate times a second for all workers together. A
+// late call is not caught up with.
 func (e *environment) paced(ctx context.Context, workers, rate int, do func()) {
 	every := time.Duration(workers) * time.Second / time.Duration(rate)
 	timer := time.NewTimer(rand.N(every))
@@ -270,7 +271,7 @@ func (l *lockedLoad) sizes() map[string]float64 {
 		"contended": float64(l.contended.Load()), "restarted": float64(l.restarted.Load())}
 }
 
-// lockWaits is how many requests have waited for locks, on all nodes.
+// lockWaits returns the number of requests that have waited for locks, on all nodes.
 func (e *environment) lockWaits() map[string]float64 {
 	e.Helper()
 	all := make(map[string]float64)
@@ -284,7 +285,8 @@ func (e *environment) lockWaits() map[string]float64 {
 	return all
 }
 
-// readLocked reads until ctx ends, one read at a time: what the client counts is of that read.
+// readLocked reads until ctx ends, one read at a time. So a change of the client's counters belongs
+// to that read.
 func (e *environment) readLocked(ctx context.Context, ks *kv.Keyspace, c counts,
 	load *lockedLoad) map[string]*readsOf {
 	found := make(map[string]*readsOf)

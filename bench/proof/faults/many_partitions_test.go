@@ -16,12 +16,12 @@ import (
 // manyPartitions is near the limit of a keyspace.
 const manyPartitions = 10_000
 
-// commandTimeout is the default of the command line: the shortest of any client that chooses none.
+// commandTimeout is the default of the command line: the shortest of all default time-outs.
 const commandTimeout = 10 * time.Second
 
-// TestManyPartitions uses a keyspace of ten thousand partitions as one of eight is used: it is
-// created, counted, filled, scanned and dropped with the default time-outs, right after one
-// another, and a server with all of its replicas starts again. What each took is reported.
+// TestManyPartitions uses a keyspace of ten thousand partitions like one of eight. The keyspace is
+// created, counted, filled, scanned and dropped with the default time-outs, without pauses in
+// between. A server with all of its replicas is restarted. The durations are reported.
 func TestManyPartitions(t *testing.T) {
 	e := newEnvironment(t, 10*time.Minute, fleet.Layout{Cores: 1, Nodes: 3})
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
@@ -122,7 +122,7 @@ func TestManyPartitions(t *testing.T) {
 	})
 }
 
-// residentBytes is the memory of the nodes together.
+// residentBytes returns the resident memory of all nodes together.
 func (e *environment) residentBytes() (sum int64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {

@@ -37,37 +37,37 @@ var (
 		"what the median of nearest reads may be in zone a, compared with leader reads")
 )
 
-// nearLeast is the shortest turn whose figures are judged: processor time is told in hundredths of
-// a second.
+// nearLeast is the shortest turn whose figures are judged: processor time is reported in hundredths
+// of a second.
 const nearLeast = 4 * time.Second
 
-// readKind is a kind of read that is measured.
+// readKind is a kind of reads that is measured.
 type readKind struct {
 	name    string
 	options []kvtarget.ReadOption
 }
 
-// readKinds are compared, in turns.
+// readKinds returns the kinds that are compared, in turns.
 func readKinds() []readKind {
 	return []readKind{{name: "leader"},
 		{name: "nearest", options: []kvtarget.ReadOption{kv.Nearest()}}}
 }
 
-// readTurns is what the turns of one kind have shown together.
+// readTurns has the results of all turns of one kind.
 type readTurns struct {
 	operations, errors float64
 	seconds, processor float64
-	// p50, p99 and longest are of each turn, in microseconds.
+	// p50, p99 and longest have a value for each turn, in microseconds.
 	p50, p99, longest []int64
-	// reads are of each server.
+	// reads has the reads of each server.
 	reads    []replicaReads
 	outcomes map[string]float64
 }
 
-// perOperation is the servers' processor time for an operation, in microseconds.
+// perOperation returns the servers' processor time for each operation, in microseconds.
 func (r *readTurns) perOperation() float64 { return 1e6 * r.processor / r.operations }
 
-// shares are the parts of the reads that each server has answered.
+// shares returns the share of the reads that each server has answered.
 func (r *readTurns) shares() (shares []float64) {
 	total := 0.0
 	for _, s := range r.reads {
@@ -79,7 +79,7 @@ func (r *readTurns) shares() (shares []float64) {
 	return shares
 }
 
-// median is that of the turns.
+// median returns the median of the turns.
 func median(of []int64) time.Duration {
 	sorted := slices.Sorted(slices.Values(of))
 	return time.Duration(sorted[len(sorted)/2]) * time.Microsecond
@@ -101,7 +101,7 @@ func (r *readTurns) String() string {
 		r.outcomes, r.errors)
 }
 
-// nodeSeconds is the processor time of all nodes, in seconds.
+// nodeSeconds returns the processor time of all nodes, in seconds.
 func (e *environment) nodeSeconds() (sum float64) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
@@ -112,7 +112,7 @@ func (e *environment) nodeSeconds() (sum float64) {
 	return sum
 }
 
-// readsServed is by the nodes.
+// readsServed returns the reads that each node has served.
 func (e *environment) readsServed() (all []replicaReads) {
 	e.Helper()
 	for _, s := range e.cluster.Nodes {
@@ -129,11 +129,11 @@ func readConfig(clients int, d time.Duration, seed uint64) bench.Config {
 		WarmUp: -1, SkipLoad: true, Seed: seed, Classify: kvtarget.Classify}
 }
 
-// loadClosed loads the records, and waits until replicas have them that do not lead.
+// loadClosed loads the records, and waits until all replicas serve them.
 func (e *environment) loadClosed(ks *kv.Keyspace) {
 	e.Helper()
 	e.must(bench.Load(e.ctx, kvtarget.New(ks), readConfig(0, time.Second, 1)), "load the records")
-	for range 3 { // whichever replica answers
+	for range 3 { // any replica may answer
 		e.wait(30*time.Second, "replicas have all records", func(ctx context.Context) error {
 			n, err := ks.Count(ctx, kv.Nearest())
 			if err == nil && n != *nearRecords {
@@ -144,7 +144,7 @@ func (e *environment) loadClosed(ks *kv.Keyspace) {
 	}
 }
 
-// readInTurns measures the kinds in turns. Before them each kind has a turn that does not count.
+// readInTurns measures the kinds in turns. Before that each kind has a turn that does not count.
 func (e *environment) readInTurns(ks *kv.Keyspace, counted counts,
 	clients int) map[string]*readTurns {
 	e.Helper()
@@ -203,9 +203,9 @@ func (e *environment) readInTurns(ks *kv.Keyspace, counted counts,
 	return all
 }
 
-// TestNearReads compares what gets of random keys cost the servers that any replica may answer with
-// what they cost if leaders answer: 64 clients, three servers on one machine, in turns. It says how
-// evenly the servers share the work.
+// TestNearReads compares the servers' cost of gets of random keys that any replica may answer with
+// the cost of gets that leaders answer: 64 clients, three servers on one machine, in turns. It
+// reports how evenly the work is distributed.
 func TestNearReads(t *testing.T) {
 	e := newEnvironment(t, time.Duration(2**nearTurns)**nearTurn+5*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -241,7 +241,7 @@ func TestNearReads(t *testing.T) {
 	}
 }
 
-// leadersOf says how many partitions each server leads.
+// leadersOf reports how many partitions each server leads.
 func (e *environment) leadersOf(keyspace string) {
 	e.Helper()
 	led, err := e.admin.LeaderCounts(e.ctx, keyspace)
@@ -253,9 +253,10 @@ func (e *environment) leadersOf(keyspace string) {
 	e.result("the servers lead %s partitions", strings.Join(each, ", "))
 }
 
-// TestNearReadsInZones has three servers in the zones a, b and c and the clients in zone a, with
-// 500 µs there and back between zones: the median of gets that any replica may answer is compared
-// with that of gets that leaders answer. Every way goes through a proxy, also that within the zone.
+// TestNearReadsInZones has three servers in the zones a, b and c, and the clients in zone a. The
+// round trip between zones takes 500 µs. The median latency of gets that any replica may answer is
+// compared with that of gets that leaders answer. All connections go through a proxy, also within
+// the zone.
 func TestNearReadsInZones(t *testing.T) {
 	network, err := links.NewProxies(3)
 	if err != nil {
@@ -318,7 +319,7 @@ func TestNearReadsInZones(t *testing.T) {
 	if share := all["nearest"].shares()[0]; share < 0.99 {
 		e.Errorf("zone a has answered %.1f %% of the nearest reads", 100*share)
 	}
-	// A machine that is busy delays the proxies: then leader reads look slower than they are.
+	// A busy machine delays the proxies, and then reads at leaders look slower than they are.
 	if longest := 3 * *zoneWay; apart-within > longest {
 		e.Errorf("the way to another zone and back takes %v longer than within the zone, and not at "+
 			"most %v: the medians cannot be compared", apart-within, longest)
@@ -329,10 +330,12 @@ func TestNearReadsInZones(t *testing.T) {
 	}
 }
 
-// zoneOf counts the zones from 0. The clients are in that of the first server.
+// zoneOf returns the number of a host's zone, from 0. The clients are in the zone of the first
+// server.
 func zoneOf(h links.Host) int { return max(int(h), 0) }
 
-// openClient opens a client with options, which counts; it is closed when the test ends.
+// openClient opens a client with options and with counters. The client is closed when the test
+// ends.
 func (e *environment) openClient(options ...kv.Option) (*kv.Client, counts) {
 	e.Helper()
 	c := newCounts()

@@ -12,13 +12,13 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// pauses are how long leaders are stopped: the first is the one that every leader must survive, the
-// others lie around the election timeout, where an old and a new leader are closest together.
+// pauses are how long leaders are stopped. Every leader must survive the first pause. The other
+// pauses are close to the election timeout, where an old and a new leader are closest together.
 var pauses = []time.Duration{15 * time.Second, 4 * time.Second, 2500 * time.Millisecond,
 	2 * time.Second, 1500 * time.Millisecond}
 
-// TestPauseLeader stops a node that leads partitions, writes through the leaders that follow it,
-// and lets it go on: no read that any server answers is older than what was acknowledged before the
+// TestPauseLeader pauses a node that leads partitions, writes through the leaders that follow it,
+// and continues the node. No server answers a read with less than what was acknowledged before the
 // read began.
 func TestPauseLeader(t *testing.T) {
 	e := newEnvironment(t, 5*time.Minute, sixProcesses())
@@ -32,7 +32,7 @@ func TestPauseLeader(t *testing.T) {
 		traffic.Go(func() { n.write(ctx, store, i) })
 	}
 	for range 4 {
-		reader := e.open(keyspace) // each reader has its own idea of the leader
+		reader := e.open(keyspace) // each reader finds the leader on its own
 		for i := range n.keys {
 			traffic.Go(func() { n.read(ctx, reader, i) })
 		}
@@ -59,8 +59,8 @@ func TestPauseLeader(t *testing.T) {
 	}
 }
 
-// pauseOnce stops the node that leads most partitions for a while, with readers that ask every
-// server directly by the routes from before.
+// pauseOnce pauses the node that leads most partitions for a while. Meanwhile readers ask every
+// server directly, with the routes from before the pause.
 func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 	e.Helper()
 	var paused *fleet.Server
@@ -135,7 +135,7 @@ func (e *environment) pauseOnce(n *numbers, pause time.Duration) {
 	}
 }
 
-// answers is how many reads a server (nil: all) answered when asked directly.
+// answers returns how many reads a server (nil: all servers) answered when asked directly.
 func answers(raw []*rawReader, s *fleet.Server) int {
 	sum := 0
 	for _, r := range raw {
@@ -147,7 +147,7 @@ func answers(raw []*rawReader, s *fleet.Server) int {
 	return sum
 }
 
-// rawTargets are the keys with the routes as they are now.
+// rawTargets returns the keys with their present routes.
 func (e *environment) rawTargets(n *numbers) []rawTarget {
 	e.Helper()
 	infos, err := e.admin.Partitions(e.ctx, keyspace)
@@ -161,7 +161,7 @@ func (e *environment) rawTargets(n *numbers) []rawTarget {
 	return targets
 }
 
-// numbers is one key in each partition that one writer counts up and many readers watch.
+// numbers has one key in each partition. One writer increments it, and many readers watch it.
 type numbers struct {
 	keys   []string
 	checks []history.Monotonic
@@ -170,7 +170,7 @@ type numbers struct {
 	wrote, answered atomic.Int64
 }
 
-// known is how far each key has certainly come.
+// known returns the lowest value that each key certainly has.
 func (n *numbers) known() []uint64 {
 	known := make([]uint64, len(n.checks))
 	for i := range n.checks {
@@ -179,7 +179,7 @@ func (n *numbers) known() []uint64 {
 	return known
 }
 
-// write counts a key up, one write at a time, for as long as ctx lasts.
+// write increments a key, one write at a time, until ctx ends.
 func (n *numbers) write(ctx context.Context, store *Store, i int) {
 	for number := uint64(1); ctx.Err() == nil; number++ {
 		n.checks[i].BeginWrite(number)
@@ -193,8 +193,8 @@ func (n *numbers) write(ctx context.Context, store *Store, i int) {
 		case ctx.Err() != nil:
 			return
 		case !certainlyRefused(err):
-			// It may yet take effect, after the next write, and look like a stale read: the key
-			// cannot be judged any more.
+			// The write may take effect after the next write, and look like a stale read. So the
+			// key cannot be judged any more.
 			n.wrong.add(fmt.Errorf("the outcome of a write to %s is unknown after 20 s: %w",
 				n.keys[i], err))
 			return
@@ -218,8 +218,7 @@ func (n *numbers) read(ctx context.Context, store *Store, i int) {
 			return
 		}
 		if err != nil {
-			// a read without an answer shows nothing; that reads go on is what the killing tests
-			// measure
+			// a read without an answer proves nothing; other tests check that reads go on
 			continue
 		}
 		number, err := decodeNumber(found.Present, []byte(found.Value))

@@ -11,11 +11,10 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// Probe writes (or reads) one key of every partition again and again, and notes the longest time
-// between two successes: the pause
-// that a client of the partition notices.
+// Probe writes (or reads) one key of every partition again and again. It records the longest time
+// between two successes: the pause that a client of the partition notices.
 type Probe struct {
-	// Read has it read the keys instead of writing them, after the first time.
+	// Read: the probe reads the keys instead of writing them, after the first write.
 	Read     bool
 	store    *Store
 	interval time.Duration
@@ -29,17 +28,17 @@ type Probe struct {
 		last   []time.Time
 		worst  []time.Duration
 		errors []error
-		// failures counts all operations that failed, and failure is the last error.
+		// failures is the number of failed operations, and failure the last error.
 		failures int
 		failure  error
 	}
 }
 
-// probeTimeout is how long one write of a probe may take; the write after it goes on measuring the
-// same pause.
+// probeTimeout is the deadline of one operation of a probe. The next operation continues the
+// measurement of the same pause.
 const probeTimeout = 30 * time.Second
 
-// NewProbe finds a key for each of n hash partitions.
+// NewProbe finds a key in each of n hash partitions.
 func NewProbe(store *Store, n int, interval time.Duration) *Probe {
 	p := &Probe{store: store, interval: interval, keys: fleet.PartitionKeys(n)}
 	p.mu.last = make([]time.Time, n)
@@ -48,7 +47,7 @@ func NewProbe(store *Store, n int, interval time.Duration) *Probe {
 	return p
 }
 
-// Start begins to write, and returns when every partition has answered once.
+// Start starts the probe, and returns when every partition has answered once.
 func (p *Probe) Start(ctx context.Context) error {
 	for hash, key := range p.keys {
 		if err := p.store.Put(ctx, key, "begin"); err != nil {
@@ -64,7 +63,7 @@ func (p *Probe) Start(ctx context.Context) error {
 	return nil
 }
 
-// Still is the longest time since Reset for which this process itself did not run.
+// Still returns the longest time since Reset for which this process itself did not run.
 func (p *Probe) Still() time.Duration { return p.still.Longest() }
 
 func (p *Probe) one(ctx context.Context, hash int) {
@@ -107,14 +106,15 @@ func (p *Probe) Stop() {
 	p.group.Wait()
 }
 
-// Failures is how many operations failed since Start, and the last of their errors.
+// Failures returns the number of failed operations since Start, and the last error.
 func (p *Probe) Failures() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.failures, p.mu.failure
 }
 
-// Reset forgets the pauses so far. One that is going on counts with its whole length when it ends.
+// Reset drops the pauses so far. A pause that is going on counts with its whole length when it
+// ends.
 func (p *Probe) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,8 +122,8 @@ func (p *Probe) Reset() {
 	p.still.Reset()
 }
 
-// Pauses are the longest pauses since Reset, by hash partition; one that is going on counts with
-// what it has lasted.
+// Pauses returns the longest pauses since Reset, by hash partition. A pause that is going on counts
+// with its length so far.
 func (p *Probe) Pauses() []time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *Probe) Pauses() []time.Duration {
 	return pauses
 }
 
-// AllAnswered is nil if every partition has answered a write after t.
+// AllAnswered returns nil if every partition has answered an operation after t.
 func (p *Probe) AllAnswered(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,14 +17,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// rawReader reads keys from one server and no other, and does not stop when the server should not
-// be asked any more: it goes on sending with the route it once learned while the server is paused,
-// so that the answers of a leader that wakes up and believes in itself would be seen. Each answer
-// is checked against what was known when its request left.
+// rawReader reads keys from one server only. It keeps sending with the route that it learned once,
+// even if the server is paused or does not lead any more. So it sees the answers of a paused leader
+// that continues and still believes that it leads. Each answer is checked against what was known
+// when its request was sent.
 type rawReader struct {
 	server  *fleet.Server
 	targets []rawTarget
-	// interval is the time between two requests; requests are sent without waiting for answers.
+	// interval is the time between two requests. The reader does not wait for an answer before the
+	// next request.
 	interval time.Duration
 
 	mu struct {
@@ -38,8 +39,7 @@ type rawReader struct {
 	}
 }
 
-// rawTarget is a key, where it was when the reader learned its route, and the check of what is
-// read.
+// rawTarget is a key, with its route when the reader learned it, and the check of its value.
 type rawTarget struct {
 	key       []byte
 	partition *clusterpb.Partition
@@ -53,7 +53,8 @@ type rawRequest struct {
 	sent   time.Time
 }
 
-// maxOutstanding bounds what waits for a paused server; further requests wait for answers.
+// maxOutstanding bounds the requests that wait for a paused server. At the bound the reader waits
+// for answers.
 const maxOutstanding = 100_000
 
 func newRawReader(server *fleet.Server, interval time.Duration, targets []rawTarget) *rawReader {
@@ -63,11 +64,10 @@ func newRawReader(server *fleet.Server, interval time.Duration, targets []rawTar
 	return r
 }
 
-// run reads until ctx ends. A stream that breaks is opened again; its outstanding requests are
-// forgotten.
+// run reads until ctx ends. It opens a broken stream again, and forgets the outstanding requests.
 func (r *rawReader) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		// Any error means that the server is not there now, which is what this test is about.
+		// Any error means that the server is not reachable now, which this test causes.
 		_ = r.stream(ctx)
 		select {
 		case <-ctx.Done():
@@ -131,15 +131,15 @@ func (r *rawReader) stream(ctx context.Context) error {
 		if !r.remember(id, target) {
 			continue
 		}
-		// The window of HTTP/2 bounds how much a paused server is sent; then Send waits, and ctx
-		// ends it.
+		// HTTP/2 flow control bounds the data sent to a paused server. At the bound Send waits
+		// until ctx ends.
 		if err := stream.Send(&kvpb.BatchRequest{Requests: []*kvpb.Request{request}}); err != nil {
 			return err
 		}
 	}
 }
 
-// remember notes what is known as the request leaves.
+// remember records what is known when the request is sent.
 func (r *rawReader) remember(id uint64, target rawTarget) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +178,7 @@ func (r *rawReader) take(answer *kvpb.Response) {
 	}
 }
 
-// result is what was counted, and the answers that cannot be.
+// result returns the counts, and the violations.
 func (r *rawReader) result() (answered int, refusals map[kvpb.ErrorCode]int, violated []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +189,7 @@ func (r *rawReader) result() (answered int, refusals map[kvpb.ErrorCode]int, vio
 	return r.mu.answered, refusals, append([]error(nil), r.mu.violated...)
 }
 
-// encodeNumber and decodeNumber are the values that Monotonic keys hold: a number, then filler up
+// encodeNumber and decodeNumber convert the values of Monotonic keys: a number, then a filling up
 // to size.
 func encodeNumber(n uint64, size int) []byte {
 	value := make([]byte, max(size, 8))

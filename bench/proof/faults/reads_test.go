@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// counts keeps the counters of one client, which it is opened with (kv.Metrics).
+// counts has the counters of one client that was opened with kv.Metrics(counts).
 type counts struct{ vecs map[string]*metric.Vec }
 
 var _ metric.Registry = counts{}
@@ -26,7 +26,7 @@ func (c counts) Register(m metric.Collector) error {
 // Unregister implements metric.Registry.
 func (c counts) Unregister(metric.Collector) {}
 
-// all are the counts of a metric by its label; none if the client has no such metric.
+// all returns the counts of a metric by its label; empty if the client has no such metric.
 func (c counts) all(name string) map[string]float64 {
 	found := make(map[string]float64)
 	if v := c.vecs[name]; v != nil {
@@ -35,7 +35,7 @@ func (c counts) all(name string) map[string]float64 {
 	return found
 }
 
-// less takes away what was counted before.
+// less subtracts earlier counts.
 func less(now, before map[string]float64) map[string]float64 {
 	apart := make(map[string]float64, len(now))
 	for label, n := range now {
@@ -56,8 +56,8 @@ func sumOf(samples []fleet.Sample, name, labels string) (sum float64) {
 	return sum
 }
 
-// replicaReads is how many reads a server's replicas have served: as leaders do, and because the
-// timestamp is closed.
+// replicaReads is the number of reads that a server's replicas have served: as leaders, and because
+// the timestamp was closed.
 type replicaReads struct{ leading, closed float64 }
 
 func readsAt(ctx context.Context, s *fleet.Server) (r replicaReads, err error) {

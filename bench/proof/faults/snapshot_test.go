@@ -14,9 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// TestSnapshot keeps a node away while 200 MB are written, brings it back under load, and when it
-// has caught up kills another node: everything can still be read, so the node that was away really
-// has it.
+// TestSnapshot stops a node while 200 MB are written, and restarts it under load. When the node has
+// caught up, another node is killed. All data can still be read, so the restarted node has it.
 func TestSnapshot(t *testing.T) {
 	const (
 		total     = 200 << 20
@@ -41,8 +40,8 @@ func TestSnapshot(t *testing.T) {
 	back := time.Now()
 	ready := e.restart(away)
 	e.wait(3*time.Minute, away.Name+" has caught up", func(context.Context) error {
-		// What it was away for cannot be compressed, so it has arrived when the directory has grown
-		// by about as much.
+		// The data cannot be compressed. So it has arrived when the directory has grown by about
+		// its size.
 		if grown := directorySize(away.Dir) - sizeBefore; grown < total*9/10 {
 			return fmt.Errorf("the directory has grown by %d MB of %d MB", grown>>20, total>>20)
 		}
@@ -85,7 +84,7 @@ func (e *environment) writeBulk(store *Store, prefix string, n, size int) map[st
 	for i := range n {
 		key := fmt.Sprintf("%s-%08d", prefix, i)
 		offset := random.IntN(1 << 20)
-		value := text[offset : offset+size] // shares memory with all the others
+		value := text[offset : offset+size] // shares memory with all other values
 		written[key] = value
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -100,10 +99,11 @@ func (e *environment) writeBulk(store *Store, prefix string, n, size int) map[st
 	return written
 }
 
-// directorySize adds up the files below dir; what disappears meanwhile does not count.
+// directorySize adds up the sizes of the files below dir. It ignores files that disappear
+// meanwhile.
 func directorySize(dir string) int64 {
 	var sum int64
-	// Errors are files that were removed while we looked.
+	// Errors are files that were removed meanwhile.
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil

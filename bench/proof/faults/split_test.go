@@ -20,7 +20,7 @@ var (
 		"the longest pause of any split that TestSplits accepts")
 )
 
-// sameNumber is a key that begins with a prefix and belongs to the same hash partition as another.
+// sameNumber returns a key with a prefix in the same hash partition as another key.
 func sameNumber(prefix, like string) string {
 	number := keys.HashPartition([]byte(like), hash)
 	for i := 0; ; i++ {
@@ -30,9 +30,9 @@ func sameNumber(prefix, like string) string {
 	}
 }
 
-// TestSplits splits the partitions of three servers under load, left and right of a key that is
-// written and read all the time: no client sees an error, what was acknowledged is there, and the
-// key pauses for no longer than a split may take.
+// TestSplits splits the partitions of three servers under load, to the left and to the right of a
+// key that is written and read all the time. No client sees an error, every acknowledged write is
+// there, and the pauses of the key are no longer than a split may take.
 func TestSplits(t *testing.T) {
 	e := newEnvironment(t, 12*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -52,7 +52,7 @@ func TestSplits(t *testing.T) {
 	for i := range *splitTimes {
 		number := i % hash
 		probe := writes.keys[number]
-		// Closer and closer to the key, from the left and from the right.
+		// Splits come closer and closer to the key, from the left and from the right.
 		at, into := sameNumber(fmt.Sprintf("m%06d", i), probe), &right
 		if i/hash%2 == 1 {
 			at, into = sameNumber(fmt.Sprintf("q%06d", 999999-i), probe), &left

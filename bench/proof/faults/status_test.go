@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// TestStatusNamesWhatIsWrong kills one and then a second of three servers: /readyz says no, and
-// `tidemark status` names what is wrong and tells it by its exit code.
+// TestStatusNamesWhatIsWrong kills one and then a second of three servers. /readyz reports that the
+// cluster is not ready, and `tidemark status` names the problems and exits with a code for them.
 func TestStatusNamesWhatIsWrong(t *testing.T) {
 	e := newEnvironment(t, 2*time.Minute, threeServers())
 	shareCore(e.cluster)

@@ -15,7 +15,7 @@ import (
 var maxStopPause = flag.Duration("faults.stop-pause", 100*time.Millisecond,
 	"the longest pause of a partition that TestStopInTurn accepts: the median over the stops")
 
-// threeServers are servers that are members of the core and nodes alike.
+// threeServers is three servers, each of them a core member and a node.
 func threeServers() fleet.Layout {
 	return fleet.Layout{Nodes: 3, Configure: func(_ int, s *fleet.Server) { s.Roles = "core,node" }}
 }
@@ -28,8 +28,8 @@ func shareCore(c *fleet.Cluster) {
 	}
 }
 
-// TestStopInTurn stops each of three servers with SIGTERM in turn and starts it again, under load:
-// no client sees an error, and no partition pauses for longer than a hand-over takes.
+// TestStopInTurn stops each of three servers with SIGTERM in turn and restarts it, under load. No
+// client sees an error, and no partition pauses for longer than a hand-over takes.
 func TestStopInTurn(t *testing.T) {
 	e := newEnvironment(t, 6*time.Minute, threeServers())
 	shareCore(e.cluster)
@@ -48,7 +48,7 @@ func TestStopInTurn(t *testing.T) {
 	for round := range 2 {
 		for _, s := range e.cluster.Nodes {
 			leading := e.ledBy(s)
-			// What the machine does to the probes by itself.
+			// Measure the pauses that the machine itself causes.
 			writes.Reset()
 			reads.Reset()
 			e.pass(3 * time.Second)
@@ -76,8 +76,8 @@ func TestStopInTurn(t *testing.T) {
 				func(context.Context) error {
 					return writes.AllAnswered(time.Now().Add(-time.Second))
 				})
-			// Leaderships come back to the server that is preferred, so that the next stop moves
-			// some again.
+			// Leaderships return to their preferred servers, so that the next stop moves some
+			// again.
 			e.wait(40*time.Second, "the servers lead alike",
 				func(ctx context.Context) error { return e.leadAlike(ctx) })
 		}
@@ -108,7 +108,7 @@ func TestStopInTurn(t *testing.T) {
 	e.check(load)
 }
 
-// leadAlike is nil if every server leads some partitions.
+// leadAlike returns nil if every server leads some partitions.
 func (e *environment) leadAlike(ctx context.Context) error {
 	counts, err := e.admin.LeaderCounts(ctx, keyspace)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Store is a keyspace under test, through the SDK, in the words of package history. Its methods are
-// called from many goroutines at once; they retry until ctx ends.
+// Store is a keyspace under test, through the SDK, with the types of package history. Its methods
+// may be called from many goroutines at once. They retry until ctx ends.
 type Store struct {
 	client   *kv.Client
 	keyspace *kv.Keyspace
 }
 
-// OpenStore opens a keyspace with a client of its own.
+// OpenStore opens a keyspace with a new client.
 func OpenStore(ctx context.Context, endpoints []string, keyspace string) (*Store, error) {
 	client, err := kv.Open(ctx, endpoints)
 	if err != nil {
@@ -25,10 +25,10 @@ func OpenStore(ctx context.Context, endpoints []string, keyspace string) (*Store
 	return &Store{client: client, keyspace: client.Keyspace(keyspace)}, nil
 }
 
-// Close ends the client.
+// Close closes the client.
 func (s *Store) Close() error { return s.client.Close() }
 
-// Get reads the state of a key; that there is nothing is a state, not an error.
+// Get reads the state of a key. Absence is a state, not an error.
 func (s *Store) Get(ctx context.Context, key string) (history.State, error) {
 	pair, err := s.keyspace.Get(ctx, []byte(key))
 	switch {
@@ -47,12 +47,12 @@ func (s *Store) Put(ctx context.Context, key, value string) error {
 	return err
 }
 
-// Delete takes a value away.
+// Delete deletes a key.
 func (s *Store) Delete(ctx context.Context, key string) (existed bool, err error) {
 	return s.keyspace.Delete(ctx, []byte(key))
 }
 
-// CompareAndSwap returns what is there if it did not swap. next must be present.
+// CompareAndSwap returns the present state if it did not swap. next must be present.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, expected, next history.State) (
 	swapped bool, found history.State, err error) {
 	if !next.Present {
@@ -72,8 +72,8 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, expected, next h
 	return swap.Swapped, found, nil
 }
 
-// certainlyRefused says whether a failed write certainly had no effect: the SDK promises that of
-// every error but one, and the histories hold it to its word.
+// certainlyRefused says whether a failed write certainly had no effect. The SDK promises that for
+// every error except one, and the histories check the promise.
 func certainlyRefused(err error) bool { return !errors.Is(err, kv.ErrOutcomeUnknown) }
 
 func saysDiskFull(err error) bool { return errors.Is(err, kv.ErrDiskFull) }

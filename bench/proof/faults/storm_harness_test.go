@@ -18,15 +18,14 @@ import (
 )
 
 // site is a place in a keyspace at which a partition is split and merged again and again, at keys
-// that no client writes. Keys that fall cut closer and closer to what is left of them, and the
-// partition keeps what is busy; keys that rise cut closer to what is right of them, and what is
-// busy goes to the child.
+// that no client writes. Falling keys come closer to the busy keys on their left, which stay in the
+// partition. Rising keys come closer to the busy keys on their right, which go to the child.
 type site struct {
 	keyspace, before string
 	rises            bool
 }
 
-// splitLimit is beyond all splits at one site.
+// splitLimit is greater than the number of all splits at one site.
 const splitLimit = 999_999_999
 
 func (s site) key(n int) []byte {
@@ -36,23 +35,24 @@ func (s site) key(n int) []byte {
 	return fmt.Appendf(nil, "%s%09d", s.before, n)
 }
 
-// storm splits partitions and merges them again, one after the other.
+// storm splits and merges partitions, one operation after the other.
 type storm struct {
 	client *kv.Client
 	sites  []site
-	// every is how much time there is between the beginnings of two of both.
+	// every is the time between the begins of two operations.
 	every time.Duration
 
 	done atomic.Int64
-	// splits and merges are how long they took.
+	// splits and merges have the durations of the operations.
 	splits, merges []time.Duration
-	// refused are those that something else was in the way of, and why the last one was.
+	// refused is the number of refused operations; the field after it has the reason of the last
+	// one.
 	refused int
 	reason  error
 }
 
-// run splits and merges until ctx ends: at each site by turns. What is refused, or of which it is
-// not known what has become, is tried again when it is the site's turn.
+// run splits and merges until ctx ends, at the sites in turn. A refused operation, or one of
+// unknown outcome, is repeated in the next turn of its site.
 func (s *storm) run(ctx context.Context) {
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
@@ -83,7 +83,7 @@ func (s *storm) run(ctx context.Context) {
 	}
 }
 
-// split has a partition split, and waits until that is over.
+// split splits a partition, and waits until the split is over.
 func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -94,13 +94,13 @@ func (s *storm) split(ctx context.Context, keyspace string, key []byte) error {
 	return s.await(ctx, split.Operator)
 }
 
-// merge has the partitions merged that a key parts, and waits until that is over.
+// merge merges the partitions on both sides of a key, and waits until the merge is over.
 func (s *storm) merge(ctx context.Context, keyspace string, key []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	left, err := s.endingAt(ctx, keyspace, key)
 	if err != nil || left == 0 {
-		return err // or an earlier attempt has done it
+		return err // or an earlier attempt has merged them
 	}
 	merge, err := admin.New(s.client).MergePartition(ctx, left)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *storm) merge(ctx context.Context, keyspace string, key []byte) error {
 	return err
 }
 
-// endingAt is the partition that ends at a key; 0: there is no such boundary.
+// endingAt returns the partition that ends at a key; 0 if there is no such boundary.
 func (s *storm) endingAt(ctx context.Context, keyspace string, key []byte) (uint64, error) {
 	all, err := admin.New(s.client).Partitions(ctx, keyspace)
 	for _, p := range all {
@@ -126,7 +126,7 @@ func (s *storm) endingAt(ctx context.Context, keyspace string, key []byte) (uint
 	return 0, err
 }
 
-// report is what the storm has done, in words.
+// report describes the operations of the storm.
 func (s *storm) report() string {
 	times := func(all []time.Duration) string {
 		if len(all) == 0 {
@@ -170,7 +170,7 @@ type proof struct {
 	cancel  context.CancelFunc
 }
 
-// startProof sets workloads up and starts their clients.
+// startProof sets up workloads and starts their clients.
 func startProof(ctx context.Context, c *fleet.Cluster, loads []driver.Workload) (*proof, error) {
 	p := &proof{loads: loads}
 	p.Run = driver.NewRun(func(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
@@ -206,7 +206,7 @@ func (p *proof) stop() {
 	p.running.Wait()
 }
 
-// judge ends the workloads and says what was wrong.
+// judge ends the workloads and reports violations.
 func (p *proof) judge(ctx context.Context) error {
 	p.stop()
 	var wrong []error
@@ -227,8 +227,8 @@ func (p *proof) judge(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// everyKeyOnce sees that the partitions of a keyspace cover it once, and that each has as many keys
-// as it says. Nothing may write to it.
+// everyKeyOnce checks that the partitions of a keyspace cover it exactly once, and that the
+// statistics of each partition equal a count. Nothing may write to the keyspace.
 func everyKeyOnce(ctx context.Context, client *kv.Client,
 	keyspace string) (partitions int, err error) {
 	all, err := admin.New(client).Partitions(ctx, keyspace)
@@ -253,7 +253,7 @@ func everyKeyOnce(ctx context.Context, client *kv.Client,
 		return 0, fmt.Errorf("a hole behind %q", end)
 	}
 	if hash >= 0 {
-		return len(all), nil // spans of hash partitions are no spans of user keys
+		return len(all), nil // the spans of hash partitions are not spans of user keys
 	}
 	ks := client.Keyspace(keyspace)
 	for _, p := range all {

@@ -19,8 +19,7 @@ var (
 // stormLoads are the workloads under splits, in range keyspaces.
 var stormLoads = []string{"ranged-bank", "ranged-dependencies"}
 
-// stormSites are where their partitions split: beside accounts that money goes to and from, and
-// beside lists.
+// stormSites are the places where partitions split: beside accounts, and beside lists.
 var stormSites = []site{
 	{keyspace: "ranged-bank", before: "account00/"},
 	{keyspace: "ranged-bank", before: "account02/", rises: true},
@@ -29,8 +28,8 @@ var stormSites = []site{
 }
 
 // TestSplitStorm splits or merges a partition ten times a second, always one in which money is
-// transferred or lists are appended to: no transaction fails, and the checkers of both find
-// nothing.
+// transferred or lists are appended to. No transaction fails, and the checks of both workloads find
+// no violation.
 func TestSplitStorm(t *testing.T) {
 	e := newEnvironment(t, *stormFor+10*time.Minute, threeServers())
 	shareCore(e.cluster)

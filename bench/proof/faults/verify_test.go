@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// everyKey reads every key, many at once, and says which do not hold what they should.
+// everyKey reads every key, many at once, and reports keys with wrong values.
 func everyKey(ctx context.Context, store *Store, want map[string]string) error {
 	const readers = 32
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -54,7 +54,7 @@ func everyKey(ctx context.Context, store *Store, want map[string]string) error {
 	return wrong.err()
 }
 
-// collected gathers errors and keeps the first few.
+// collected counts errors and keeps the first few.
 type collected struct {
 	mu    sync.Mutex
 	count int
@@ -80,7 +80,7 @@ func (c *collected) err() error {
 		c.first...)...)
 }
 
-// one is the first error, nil if there is none.
+// one returns the first error; nil if there is none.
 func (c *collected) one() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

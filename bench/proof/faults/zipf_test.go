@@ -31,11 +31,11 @@ const (
 	zipfRecords = 50_000
 )
 
-// TestZipf has a keyspace of one partition read and written by a Zipfian distribution, with six
-// nodes: it splits, and what splits off is spread, until no partition costs more than a quarter of
-// a processor, but those of one key. The share of the requests that each node has is compared with
-// that in a keyspace that does not split. (Throughput is reported; it shows something only where
-// the nodes have processors of their own.)
+// TestZipf reads and writes a keyspace of one partition by a Zipfian distribution, with six nodes.
+// The keyspace splits, and the new partitions move to other nodes, until no partition costs more
+// than a quarter of a processor, except partitions of one key. The share of each node in the
+// requests is compared with the shares for a keyspace that does not split. (Throughput is reported;
+// it means something only if the nodes have their own processors.)
 func TestZipf(t *testing.T) {
 	e := newEnvironment(t, *zipfFor+10*time.Minute, fleet.Layout{Cores: 1, Nodes: zipfNodes})
 	e.start("unused", 1, 3)
@@ -99,14 +99,14 @@ func TestZipf(t *testing.T) {
 	}
 }
 
-// zipfConfig is half reads and half updates of records, few of which have most of the operations.
+// zipfConfig is half reads and half updates; a few records get most of the operations.
 func zipfConfig(d time.Duration) bench.Config {
 	w, _ := bench.YCSB("a")
 	return bench.Config{Workload: w, Records: zipfRecords, Clients: *zipfClients, Duration: d,
 		WarmUp: -1, Classify: kvtarget.Classify}
 }
 
-// zipfResult is what a measurement has shown: the shares of the nodes are in falling order.
+// zipfResult has the results of a measurement. The shares of the nodes are in falling order.
 type zipfResult struct {
 	throughput float64
 	p99        time.Duration
@@ -123,7 +123,7 @@ func (r zipfResult) String() string {
 		r.throughput, r.p99.Round(100*time.Microsecond), strings.Join(parts, ", "))
 }
 
-// zipf measures.
+// zipf measures one keyspace.
 func (e *environment) zipf(ks *kv.Keyspace, d time.Duration, loaded bool) zipfResult {
 	e.Helper()
 	if !loaded {
@@ -154,7 +154,7 @@ func (e *environment) zipf(ks *kv.Keyspace, d time.Duration, loaded bool) zipfRe
 	return result
 }
 
-// requests is how many requests of clients each node has had.
+// requests returns the number of clients' requests to each node.
 func (e *environment) requests() []float64 {
 	e.Helper()
 	var all []float64
@@ -166,8 +166,8 @@ func (e *environment) requests() []float64 {
 	return all
 }
 
-// loads is the load of the heaviest partition of a keyspace that has more than one key, and that of
-// all in words.
+// loads returns the load of the heaviest partition that has more than one key, and describes the
+// loads of all partitions.
 func (e *environment) loads(client *kv.Client, keyspace string) (heaviest float64, text string) {
 	e.Helper()
 	all, err := admin.New(client).Partitions(e.ctx, keyspace)

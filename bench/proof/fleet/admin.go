@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Admin asks servers about the cluster, each question over a connection of its own: a fault test
-// must not depend on how well connections survive faults.
+// Admin asks servers about the cluster. Each question uses a connection of its own, because a fault
+// test must not depend on connections that survive faults.
 type Admin struct{ Cluster *Cluster }
 
 // with calls f with the Cluster service of one server.
@@ -34,7 +34,7 @@ func with(ctx context.Context, address string, f func(context.Context,
 	return f(ctx, clusterpb.NewClusterClient(connection))
 }
 
-// any asks one server after the other until one answers, and goes on for as long as ctx lasts.
+// any asks one server after the other until a server answers. It repeats this until ctx ends.
 func (a *Admin) any(ctx context.Context, what string, f func(context.Context,
 	clusterpb.ClusterClient) error) error {
 	return process.Until(ctx, what, 100*time.Millisecond, func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (a *Admin) any(ctx context.Context, what string, f func(context.Context,
 	})
 }
 
-// CreateKeyspace makes a hash keyspace and waits until it is active.
+// CreateKeyspace creates a hash keyspace and waits until the keyspace is active.
 func (a *Admin) CreateKeyspace(ctx context.Context, name string, hash, replicas uint32) error {
 	request := &clusterpb.CreateKeyspaceRequest{
 		Name:              name,
@@ -93,7 +93,7 @@ func (a *Admin) CreateKeyspace(ctx context.Context, name string, hash, replicas 
 		})
 }
 
-// led says whether all n partitions are there and have a leader.
+// led returns an error unless all n partitions exist and have a leader.
 func led(infos []*clusterpb.PartitionInfo, n int) error {
 	if len(infos) != n {
 		return fmt.Errorf("%d of %d partitions", len(infos), n)
@@ -126,7 +126,7 @@ func partitions(ctx context.Context, c clusterpb.ClusterClient, keyspace string)
 }
 
 // Partitions lists the partitions of a keyspace with their leaders, as one of the running servers
-// knows them.
+// knows the partitions.
 func (a *Admin) Partitions(ctx context.Context, keyspace string) (infos []*clusterpb.PartitionInfo,
 	err error) {
 	err = a.any(ctx, "partitions of "+keyspace, func(ctx context.Context,
@@ -138,7 +138,8 @@ func (a *Admin) Partitions(ctx context.Context, keyspace string) (infos []*clust
 	return infos, err
 }
 
-// NodeOf is the server with a node id, by the address it registered.
+// NodeOf returns the server of each node id. It finds the server by the address that the node
+// registered.
 func (a *Admin) NodeOf(ctx context.Context) (map[uint64]*Server, error) {
 	servers := make(map[uint64]*Server)
 	err := a.any(ctx, "nodes", func(ctx context.Context, c clusterpb.ClusterClient) error {
@@ -161,7 +162,7 @@ func (a *Admin) NodeOf(ctx context.Context) (map[uint64]*Server, error) {
 	return servers, err
 }
 
-// LeaderCounts is how many partitions of a keyspace each server leads.
+// LeaderCounts returns the number of partitions of a keyspace that each server leads.
 func (a *Admin) LeaderCounts(ctx context.Context, keyspace string) (map[*Server]int, error) {
 	servers, err := a.NodeOf(ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func (a *Admin) LeaderCounts(ctx context.Context, keyspace string) (map[*Server]
 	return counts, nil
 }
 
-// PartitionKeys has one key for each of n hash partitions.
+// PartitionKeys returns one key for each of n hash partitions.
 func PartitionKeys(n int) []string {
 	found := make([]string, n)
 	for i, missing := 0, n; missing > 0; i++ {

@@ -16,22 +16,22 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
-// Server is one server of a cluster: its directory and addresses stay the same over all of its
-// processes.
+// Server is one server of a cluster. All its processes use the same directory and addresses.
 type Server struct {
 	Name   string
 	Dir    string
 	Listen string
 	HTTP   string
-	// Advertise is how others reach it, if that is not Listen.
+	// Advertise is the address at which others reach the server, if it differs from Listen.
 	Advertise string
-	// Roles is the value of --roles; Core that of --core. Flags come after those.
+	// Roles is the value of --roles, and Core is the value of --core. Flags come after these two.
 	Roles, Core string
 	Flags       []string
-	// Command, if set, says what to run instead of a program with its arguments.
+	// Command, if set, returns the command to run instead of the given program with its arguments.
 	Command func(path string, args []string) (string, []string)
 
-	// Binary is the program. Secret is the file with the secret of the cluster; "": there is none.
+	// Binary is the program. Secret is the file with the secret of the cluster. It is empty if the
+	// cluster has no secret.
 	Binary, Secret string
 	// Log is the file to which the server's processes write, one after the other.
 	Log string
@@ -48,20 +48,20 @@ type Cluster struct {
 	Nodes []*Server
 }
 
-// Layout says what a cluster is made of.
+// Layout describes the parts of a cluster.
 type Layout struct {
-	// Binary is the program, Dir where directories and logs go.
+	// Binary is the program. Dir is the directory for the servers' directories and logs.
 	Binary, Dir string
-	// Cores and Nodes are how many servers of each kind; a server has one role.
+	// Cores and Nodes are the numbers of core servers and of data nodes. A server has one role.
 	Cores, Nodes int
 	// NodeDir, if set, gives the directory of a node (counted from 0) instead of one below Dir.
 	NodeDir func(i int) string
-	// Configure, if set, may change each server (the core first, counted from 0) before anything is
-	// made of it.
+	// Configure, if set, may change each server before files are made for it. Servers count from 0,
+	// the core servers first.
 	Configure func(i int, s *Server)
 }
 
-// NewCluster chooses addresses and directories; it starts nothing.
+// NewCluster chooses addresses and directories. It starts no server.
 func NewCluster(l Layout) (*Cluster, error) {
 	n := l.Cores + l.Nodes
 	addresses, err := process.FreeAddresses(2 * n)
@@ -104,7 +104,7 @@ func NewCluster(l Layout) (*Cluster, error) {
 	return cluster, nil
 }
 
-// writeSecret makes the secret of a cluster, unless it is there.
+// writeSecret creates the file with the secret of a cluster, unless the file exists.
 func writeSecret(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -115,12 +115,12 @@ func writeSecret(path string) error {
 	return os.WriteFile(path, []byte(clustersecret.New()), 0o600)
 }
 
-// All is every server, the core first.
+// All returns all servers, the core servers first.
 func (c *Cluster) All() []*Server {
 	return append(append([]*Server(nil), c.Cores...), c.Nodes...)
 }
 
-// Endpoints are the addresses that a client is given: the nodes.
+// Endpoints returns the addresses for clients: the addresses of the nodes.
 func (c *Cluster) Endpoints() []string {
 	var endpoints []string
 	for _, s := range c.Nodes {
@@ -129,7 +129,7 @@ func (c *Cluster) Endpoints() []string {
 	return endpoints
 }
 
-// Address is how others reach the server.
+// Address returns the address at which others reach the server.
 func (s *Server) Address() string {
 	if s.Advertise != "" {
 		return s.Advertise
@@ -147,7 +147,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.WaitReady(ctx)
 }
 
-// WaitReady waits until every server says that it is ready.
+// WaitReady waits until every server reports that it is ready.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	for _, s := range c.All() {
 		if err := s.WaitReady(ctx); err != nil {
@@ -157,7 +157,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// Close kills what runs.
+// Close kills the servers that run.
 func (c *Cluster) Close() error {
 	var failures []error
 	for _, s := range c.All() {
@@ -168,7 +168,8 @@ func (c *Cluster) Close() error {
 	return errors.Join(failures...)
 }
 
-// KillAll kills every server as nearly at once as one process can, and returns when all are gone.
+// KillAll kills every server as nearly at the same time as possible, and returns when all processes
+// are gone.
 func (c *Cluster) KillAll() error {
 	var killed []*process.Process
 	for _, s := range c.All() {
@@ -185,7 +186,7 @@ func (c *Cluster) KillAll() error {
 	return nil
 }
 
-// Arguments are those of the server's command line.
+// Arguments returns the arguments of the server's command line.
 func (s *Server) Arguments() []string {
 	args := []string{"start", "--dir", s.Dir, "--listen", s.Listen, "--core", s.Core, "--roles",
 		s.Roles, "--http", s.HTTP}
@@ -198,7 +199,7 @@ func (s *Server) Arguments() []string {
 	return append(args, s.Flags...)
 }
 
-// Start starts a process on the server's directory. The one before must have ended.
+// Start starts a process on the server's directory. The former process must have ended.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,14 +218,14 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Process is the server's latest process, nil before the first.
+// Process returns the server's latest process. It is nil before the first start.
 func (s *Server) Process() *process.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.process
 }
 
-// Kill is kill -9; a server that does not run is no error.
+// Kill ends the server with kill -9. It is no error if the server does not run.
 func (s *Server) Kill() error {
 	if p := s.Process(); p != nil {
 		return p.Kill()
@@ -232,7 +233,7 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Stop is SIGTERM, and an error if the server does not end by itself.
+// Stop ends the server with SIGTERM. It returns an error if the server does not end by itself.
 func (s *Server) Stop(patience time.Duration) error {
 	if p := s.Process(); p != nil {
 		return p.Stop(patience)
@@ -246,12 +247,13 @@ func (s *Server) Ready(ctx context.Context) error {
 	return err
 }
 
-// WaitReady waits until /readyz says yes, ctx ends, or the process does.
+// WaitReady waits until /readyz reports that the server is ready. It stops when ctx or the process
+// ends.
 func (s *Server) WaitReady(ctx context.Context) error {
 	return process.Until(ctx, s.Name+" is ready", 50*time.Millisecond, s.Ready, s.Process())
 }
 
-// adminClient has no connection to a server that was killed: each request makes its own.
+// adminClient keeps no connections, because a kept connection may lead to a server that was killed.
 var adminClient = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 	DisableKeepAlives: true}}
 

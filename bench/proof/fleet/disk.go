@@ -18,20 +18,22 @@ import (
 
 // Disk is a filesystem of its own, small enough to be filled.
 type Disk struct {
-	// Dir is where it is mounted.
+	// Dir is the directory where the disk is mounted.
 	Dir string
 	// Kind is "ext4 on a loop device" or "tmpfs".
 	Kind string
 
 	mu struct {
 		sync.Mutex
-		// freezes counts the callers that stall the disk at present: the kernel knows only one.
+		// freezes counts the callers that stall the disk at present, because the kernel can freeze a disk
+		// only once.
 		freezes int
 	}
 }
 
 // MountDisk makes a filesystem of the given size below dir: ext4 in a file if there is a loop
-// device, else a tmpfs. It needs root; ErrNoMount says that there is no way here.
+// device, and otherwise a tmpfs. It needs root. The error ErrNoMount means that this machine or
+// this user cannot mount.
 func MountDisk(dir, name string, megabytes int) (*Disk, error) {
 	mount := filepath.Join(dir, name)
 	if err := os.MkdirAll(mount, 0o755); err != nil {
@@ -70,26 +72,26 @@ func MountDisk(dir, name string, megabytes int) (*Disk, error) {
 	return &Disk{Dir: mount, Kind: "tmpfs"}, nil
 }
 
-// ErrNoMount: this machine or user cannot mount.
+// ErrNoMount means that this machine or this user cannot mount filesystems.
 var ErrNoMount = errors.New("cannot mount a filesystem here")
 
-// UnmountBelow thaws and unmounts everything that is mounted below a directory. The processes that
-// use it must have ended.
+// UnmountBelow thaws and unmounts all filesystems that are mounted below a directory. The processes
+// that use these filesystems must have ended.
 func UnmountBelow(dir string) error {
 	mounts, err := os.ReadFile("/proc/mounts")
 	if err != nil {
-		return nil // no such list: nothing that this program could have mounted
+		return nil // without a list of mounts, this program cannot have mounted anything
 	}
 	var failures []error
 	for _, mount := range mountsBelow(string(mounts), dir) {
 		d := &Disk{Dir: mount}
-		_ = d.Thaw() // it mostly is not frozen
+		_ = d.Thaw() // an error is ignored: the disk is mostly not frozen
 		failures = append(failures, d.Unmount())
 	}
 	return errors.Join(failures...)
 }
 
-// mountsBelow finds in a list in the format of /proc/mounts what is mounted below a directory.
+// mountsBelow returns the mounts below a directory from a list in the format of /proc/mounts.
 func mountsBelow(list, dir string) []string {
 	var found []string
 	for line := range strings.Lines(list) {
@@ -101,9 +103,9 @@ func mountsBelow(list, dir string) []string {
 	return found
 }
 
-// Unmount takes the filesystem away. The processes that use it must have ended.
+// Unmount unmounts the filesystem. The processes that use the filesystem must have ended.
 func (d *Disk) Unmount() error {
-	// A process that was just killed may hold the mount for a moment.
+	// A process that was just killed may still use the mount for a moment.
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return process.Until(ctx, "unmount "+d.Dir, 100*time.Millisecond,
@@ -112,7 +114,7 @@ func (d *Disk) Unmount() error {
 
 func (d *Disk) filler() string { return filepath.Join(d.Dir, "filler") }
 
-// Fill takes all blocks that are free.
+// Fill allocates all free blocks.
 func (d *Disk) Fill() error {
 	file, err := os.Create(d.filler())
 	if err != nil {
@@ -124,7 +126,7 @@ func (d *Disk) Fill() error {
 	return nil
 }
 
-// MakeRoom gives back what Fill took, if something else has not done so.
+// MakeRoom frees the blocks that Fill allocated, unless another caller has already freed them.
 func (d *Disk) MakeRoom() error {
 	if err := os.Remove(d.filler()); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -132,10 +134,10 @@ func (d *Disk) MakeRoom() error {
 	return nil
 }
 
-// Freezes says whether the disk can be stalled.
+// Freezes reports whether the disk can be stalled.
 func (d *Disk) Freezes() bool { return d.freeze() == nil && d.Thaw() == nil }
 
-// Stall has all writes to the disk wait until as many calls of Resume.
+// Stall blocks all writes to the disk until Resume was called as often as Stall.
 func (d *Disk) Stall() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -158,11 +160,12 @@ func (d *Disk) Resume() error {
 	return d.Thaw()
 }
 
-// Stutter is how a disk stalls: for Still, then it works for Works, and so on. Works of 0: it
-// stalls once.
+// Stutter describes the stalls of a disk: the disk stalls for Still, then works for Works, and so
+// on. If Works is 0, the disk stalls once.
 type Stutter struct{ Still, Works time.Duration }
 
-// StallFor stalls the disk until it has lasted for hold, or done is closed. It always ends thawed.
+// StallFor stalls the disk until hold has passed or done is closed. In the end the disk is always
+// thawed.
 func (d *Disk) StallFor(s Stutter, hold time.Duration, done <-chan struct{}) error {
 	over := time.NewTimer(hold)
 	defer over.Stop()
@@ -180,7 +183,7 @@ func (d *Disk) StallFor(s Stutter, hold time.Duration, done <-chan struct{}) err
 	}
 }
 
-// wait says whether something ended it before its time.
+// wait waits for d. It reports whether over or done ended the wait early.
 func wait(d time.Duration, over <-chan time.Time, done <-chan struct{}) (ended bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

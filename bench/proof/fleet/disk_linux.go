@@ -8,16 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FIFREEZE and FITHAW of linux/fs.h: _IOWR('X', 119, int) and _IOWR('X', 120, int).
+// fiFreeze and fiThaw are FIFREEZE and FITHAW of linux/fs.h: _IOWR('X', 119, int) and _IOWR('X',
+// 120, int).
 const (
 	fiFreeze = 0xc0045877
 	fiThaw   = 0xc0045878
 )
 
-// freeze has every write to the filesystem wait until thaw.
+// freeze blocks every write to the filesystem until thaw.
 func (d *Disk) freeze() error { return d.control(fiFreeze, "freeze") }
 
-// Thaw ends any stall, also one that another caller began.
+// Thaw ends any stall, even a stall that another caller began.
 func (d *Disk) Thaw() error { return d.control(fiThaw, "thaw") }
 
 func (d *Disk) control(request uint, what string) error {
@@ -31,7 +32,8 @@ func (d *Disk) control(request uint, what string) error {
 	return nil
 }
 
-// reserve gives a file blocks until the disk has no more, without writing them.
+// reserve allocates blocks for a file until the disk has no free blocks. It does not write the
+// blocks.
 func reserve(file *os.File, size int64) error {
 	offset := int64(0)
 	for chunk := size; chunk >= 4096; {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// pageLimit bounds a page that a server sends.
+// pageLimit bounds the size of a page that a server sends.
 const pageLimit = 16 << 20
 
 func readAll(r io.Reader) (string, error) {
@@ -24,12 +24,12 @@ func FirstLine(text string) string {
 
 // Sample is one line of a /metrics page.
 type Sample struct {
-	// Name is the metric's name without its labels, Labels what stands between the braces.
+	// Name is the metric's name without its labels. Labels is the text between the braces.
 	Name, Labels string
 	Value        float64
 }
 
-// Metrics reads the server's /metrics.
+// Metrics reads the server's page /metrics.
 func (s *Server) Metrics(ctx context.Context) ([]Sample, error) {
 	page, err := s.Page(ctx, "/metrics")
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) Metrics(ctx context.Context) ([]Sample, error) {
 	return samples, nil
 }
 
-// parseMetrics understands the Prometheus text format, as far as servers write it: comments, and
+// parseMetrics parses the parts of the Prometheus text format that servers write: comments, and
 // lines of name, labels and value.
 func parseMetrics(page string) ([]Sample, error) {
 	var samples []Sample

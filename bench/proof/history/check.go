@@ -17,26 +17,26 @@ import (
 type Report struct {
 	Keys       int
 	Operations int
-	// Unknown is how many of the operations have an unknown outcome, Refused how many had no
-	// effect.
+	// Unknown is the number of operations with an unknown outcome. Refused is the number of
+	// operations that had no effect.
 	Unknown, Refused int
-	// Failures are the keys whose history no single copy can have produced.
+	// Failures has the keys with a history that is not linearisable.
 	Failures []Failure
-	// Undecided are the keys for which the time did not suffice.
+	// Undecided has the keys for which the time did not suffice.
 	Undecided []string
 }
 
-// Failure is one key with an impossible history.
+// Failure is a key with a history that is not linearisable.
 type Failure struct {
 	Key string
-	// Prefix is the shortest beginning of the key's history, by endings, that is impossible
-	// already. Its last ending is the answer that cannot be; what had not ended by then has an
-	// unknown outcome.
+	// Prefix is the shortest prefix of the key's history, by the order of endings, that is not
+	// linearisable. The answer that ended last is impossible. Operations that had not ended by then
+	// have an unknown outcome.
 	Prefix []Operation
 }
 
-// Check decides for every key whether its operations are linearisable, starting from absence. It
-// spends at most about perKey on one key.
+// Check decides for every key whether its operations are linearisable, if the key is absent at
+// first. It spends about perKey on a key at most.
 func Check(operations []Operation, perKey time.Duration) Report {
 	byKey := make(map[string][]Operation)
 	report := Report{Operations: len(operations)}
@@ -72,8 +72,8 @@ func checkKey(operations []Operation, timeout time.Duration) porcupine.CheckResu
 		timeout)
 }
 
-// shortestFailing finds by bisection how much of a failing history is needed: a beginning of a
-// linearisable history is linearisable, so that once a beginning fails all longer ones do.
+// shortestFailing finds the shortest prefix of a failing history that fails, by bisection. Every
+// prefix of a linearisable history is linearisable, so if a prefix fails, all longer prefixes fail.
 func shortestFailing(operations []Operation, timeout time.Duration) []Operation {
 	var ends []int64
 	for _, o := range operations {
@@ -82,8 +82,8 @@ func shortestFailing(operations []Operation, timeout time.Duration) []Operation 
 		}
 	}
 	slices.Sort(ends)
-	// A beginning that is not decided in time counts as good: the result is then longer than it
-	// could be, and still fails.
+	// A prefix that is not decided in time counts as linearisable. The result may then be too long,
+	// but fails.
 	n := sort.Search(len(ends), func(i int) bool {
 		return checkKey(until(operations, ends[i]), timeout) == porcupine.Illegal
 	})
@@ -96,8 +96,8 @@ func shortestFailing(operations []Operation, timeout time.Duration) []Operation 
 	return prefix
 }
 
-// until is the history as it was known at one moment: later calls are not there, and what ended
-// later has not ended.
+// until returns the history as it was known at one moment: without later calls, and with an unknown
+// outcome for operations that ended later.
 func until(operations []Operation, end int64) []Operation {
 	var prefix []Operation
 	for _, o := range operations {
@@ -113,7 +113,7 @@ func until(operations []Operation, end int64) []Operation {
 	return prefix
 }
 
-// Err is nil if every key was decided and is linearisable.
+// Err returns nil if every key was decided and is linearisable.
 func (r Report) Err() error {
 	var failures []error
 	for _, f := range r.Failures {
@@ -127,7 +127,7 @@ func (r Report) Err() error {
 	return errors.Join(failures...)
 }
 
-// String is one line.
+// String returns the report in one line.
 func (r Report) String() string {
 	verdict := "linearisable"
 	if len(r.Failures) > 0 {
@@ -140,11 +140,11 @@ func (r Report) String() string {
 		r.Operations, r.Keys, r.Unknown, r.Refused, verdict)
 }
 
-// shown is how many operations of a failing prefix String lists; the impossible answer is among the
-// last.
+// shown is the number of operations that String lists of a failing prefix: the last ones, because
+// the impossible answer is the last.
 const shown = 40
 
-// String is the end of the failing prefix, one operation in a line.
+// String returns the end of the failing prefix, one operation in a line.
 func (f Failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "key %q: no order of these operations explains the answer that ended last",

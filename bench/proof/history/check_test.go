@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = time.Minute
 
-// at places an operation in time; end 0 is an operation that did not return.
+// at returns an operation with times. end 0: the operation did not return.
 func at(call, end int64, o Operation) Operation {
 	o.Call, o.Return = call, end
 	if o.Key == "" {
@@ -203,7 +203,7 @@ func TestShortestFailingPrefix(t *testing.T) {
 		at(1, 2, put("a")),
 		at(3, 30, put("b")), // still running when the impossible answer comes
 		at(4, 5, get(b)),
-		at(6, 7, get(a)), // impossible: b was seen already
+		at(6, 7, get(a)), // impossible: b was read already
 		at(8, 9, get(c)), // also impossible, but later
 		at(31, 32, get(a)),
 	}
@@ -231,8 +231,8 @@ func TestShortestFailingPrefix(t *testing.T) {
 	}
 }
 
-// linearisable is the definition, tried out: some order of the operations, with any of the unknown
-// writes left out, agrees with the answers and with real time.
+// linearisable tries the definition: some order of the operations, without some of the unknown
+// writes, agrees with the answers and with real time.
 func linearisable(operations []Operation) bool {
 	var rest []Operation
 	for _, o := range operations {
@@ -269,8 +269,8 @@ func tryOrders(state State, rest []Operation) bool {
 	return false
 }
 
-// apply is what an operation does to a register, written down a second time: as what each answer
-// says.
+// apply applies an operation to a register. It repeats the model in another form: by the meaning of
+// each answer.
 func apply(state State, o Operation) (after State, legal bool) {
 	switch {
 	case o.Kind == Get:
@@ -288,9 +288,9 @@ func apply(state State, o Operation) (after State, legal bool) {
 	}
 }
 
-// drawHistory makes a history of a few operations on one key, with answers that are often right:
-// from a register that takes each operation at its beginning or its end, and sometimes forgets or
-// confuses something.
+// drawHistory makes a history of a few operations on one key, with answers that are often right.
+// They come from a register that executes each operation at its beginning or its end, and sometimes
+// loses or confuses something.
 func drawHistory(t *rapid.T) []Operation {
 	var (
 		state State
@@ -327,7 +327,7 @@ func drawHistory(t *rapid.T) []Operation {
 				continue
 			case 1:
 				if !o.Swapped && o.Kind != Get {
-					o.Outcome = Refused // perhaps a lie: it may have taken effect
+					o.Outcome = Refused // may be wrong: the operation may have taken effect
 				}
 				continue
 			case 2:
@@ -401,7 +401,7 @@ func TestRandomHistoriesAgainstTheDefinition(t *testing.T) {
 			t.Fatalf("there is a shorter failing prefix:\n%v", Failure{Key: "k", Prefix: shorter})
 		}
 	}
-	for range 20 { // what tells two mistakes apart is rare
+	for range 20 { // histories that distinguish two mistakes are rare
 		rapid.Check(t, property)
 	}
 	if good == 0 || bad == 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// register is porcupine's model of one key. The state is a State, the input an Operation (with its
-// answer in it); there is no output of its own.
+// register is porcupine's model of one key. The state is a State. The input is an Operation
+// together with its answer, so there is no output.
 var register = porcupine.Model{
 	Init: func() any { return Absent },
 	Step: func(state, input, _ any) (bool, any) {
@@ -47,8 +47,8 @@ func step(state State, o Operation) (bool, State) {
 	}
 }
 
-// porcupineHistory is the history of one key in porcupine's words. Without effect, and left out:
-// what was refused, and reads without an answer.
+// porcupineHistory converts the history of one key for porcupine. It leaves out operations without
+// effect: refused operations, and reads without an answer.
 func porcupineHistory(operations []Operation) []porcupine.Operation {
 	var converted []porcupine.Operation
 	for _, o := range operations {
@@ -66,11 +66,11 @@ func porcupineHistory(operations []Operation) []porcupine.Operation {
 }
 
 // withoutUnseen leaves out writes of unknown outcome whose value no client ever saw or expected.
-// Such a write explains nothing, so the verdict is the same without it; but each one left in may be
-// placed anywhere, and doubles the work.
+// Such a write explains no answer, so the result of the check is the same without it. But every
+// such write doubles the work, because it may be placed anywhere.
 //
-// Deletes see no value but whether there was one: with a Delete that found something, every write
-// stays.
+// A Delete shows only whether there was a value, not which. So if a Delete found a value, every
+// write stays.
 func withoutUnseen(operations []Operation) []Operation {
 	seen := make(map[State]bool)
 	for _, o := range operations {

@@ -11,12 +11,12 @@ type Kind uint8
 const (
 	// Get reads the state into Found.
 	Get Kind = iota
-	// Put makes New the state.
+	// Put sets the state to New.
 	Put
-	// Delete makes the key absent, and says in Existed whether it was there.
+	// Delete makes the key absent. Existed says whether the key was there.
 	Delete
-	// CompareAndSwap makes New the state if the state is Expected (Swapped), and reads it into
-	// Found if not. Expected and New may both be absence.
+	// CompareAndSwap sets the state to New if the state is Expected (Swapped). Otherwise it reads
+	// the state into Found. Expected and New may both be absence.
 	CompareAndSwap
 )
 
@@ -61,13 +61,13 @@ func (o Outcome) String() string {
 	}
 }
 
-// State is what a key holds: the zero State is absence.
+// State is the state of a key. The zero State is absence.
 type State struct {
 	Present bool
 	Value   string
 }
 
-// Absent is the state of a key that is not there.
+// Absent is the state of an absent key.
 var Absent = State{}
 
 // Value is the state of a key that holds v.
@@ -85,11 +85,12 @@ type Operation struct {
 	Client int
 	Key    string
 	Kind   Kind
-	// Expected is what a CompareAndSwap compares with, New what a Put or a CompareAndSwap writes.
+	// Expected is the state that a CompareAndSwap compares with. New is the state that a Put or a
+	// CompareAndSwap writes.
 	Expected, New State
 
-	// Outcome and the answer: Found of a Get and of a CompareAndSwap that did not swap, Swapped of
-	// a CompareAndSwap, Existed of a Delete. The answer is valid with Done only.
+	// Outcome and the fields of the answer, which is valid only if Outcome is Done: Found of a Get,
+	// and of a CompareAndSwap that did not swap; Swapped of a CompareAndSwap; Existed of a Delete.
 	Outcome Outcome
 	Found   State
 	Swapped bool
@@ -98,7 +99,7 @@ type Operation struct {
 	// Call and Return order the beginnings and endings of all operations of a history; Return is 0
 	// until the operation has ended.
 	Call, Return int64
-	// Began and Ended are for people: times since the recorder was made.
+	// Began and Ended are for readers of reports: times since the recorder was made.
 	Began, Ended time.Duration
 }
 
@@ -112,7 +113,7 @@ func (o Operation) String() string {
 		o.Began.Round(time.Microsecond), ended, o.Client, o.describe())
 }
 
-// describe is the call and its answer in words.
+// describe describes the call and its answer.
 func (o Operation) describe() string {
 	call := fmt.Sprintf("%v %s", o.Kind, o.Key)
 	switch o.Kind {

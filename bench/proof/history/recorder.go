@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Recorder collects operations of many clients at once. It keeps every operation: the driver of the
-// load bounds it.
+// Recorder collects operations of many clients at once. It keeps every operation, so the caller
+// must bound their number.
 type Recorder struct {
 	begin time.Time
 
@@ -26,8 +26,8 @@ type Pending struct {
 	operation *Operation
 }
 
-// Begin records a call; it must come before the request leaves. The operation's answer, outcome and
-// times are ignored.
+// Begin records a call. It must be called before the request is sent. The answer, outcome and times
+// in o are ignored.
 func (r *Recorder) Begin(o Operation) Pending {
 	o.Outcome, o.Return = Unknown, 0
 	o.Began = time.Since(r.begin)
@@ -39,7 +39,7 @@ func (r *Recorder) Begin(o Operation) Pending {
 	return Pending{recorder: r, operation: &o}
 }
 
-// end records a return; it must come after the answer was read.
+// end records the end of a call. It must be called after the answer was read.
 func (p Pending) end(set func(*Operation)) {
 	ended := time.Since(p.recorder.begin)
 	p.recorder.mu.Lock()
@@ -50,42 +50,42 @@ func (p Pending) end(set func(*Operation)) {
 	set(p.operation)
 }
 
-// Unknown: the client gave up, or was told that the outcome is unknown.
+// Unknown records that the client gave up, or was told that the outcome is unknown.
 func (p Pending) Unknown() { p.end(func(*Operation) {}) }
 
-// Refused: the operation certainly had no effect and never will have one.
+// Refused records that the operation certainly had no effect and never will have one.
 func (p Pending) Refused() { p.end(func(o *Operation) { o.Outcome = Refused }) }
 
-// Got is the answer of a Get.
+// Got records the answer of a Get.
 func (p Pending) Got(found State) {
 	p.end(func(o *Operation) { o.Outcome, o.Found = Done, found })
 }
 
-// Put is the answer of a Put.
+// Put records the answer of a Put.
 func (p Pending) Put() { p.end(func(o *Operation) { o.Outcome = Done }) }
 
-// Deleted is the answer of a Delete.
+// Deleted records the answer of a Delete.
 func (p Pending) Deleted(existed bool) {
 	p.end(func(o *Operation) { o.Outcome, o.Existed = Done, existed })
 }
 
-// Swapped is the answer of a CompareAndSwap that wrote.
+// Swapped records the answer of a CompareAndSwap that wrote.
 func (p Pending) Swapped() { p.end(func(o *Operation) { o.Outcome, o.Swapped = Done, true }) }
 
-// NotSwapped is the answer of a CompareAndSwap that found something else.
+// NotSwapped records the answer of a CompareAndSwap that found something else.
 func (p Pending) NotSwapped(found State) {
 	p.end(func(o *Operation) { o.Outcome, o.Found = Done, found })
 }
 
-// Len is how many operations were begun.
+// Len is the number of operations that were begun.
 func (r *Recorder) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.mu.operations)
 }
 
-// Operations is a copy of the history so far, by call. What has not returned is in it with an
-// unknown outcome.
+// Operations returns a copy of the history so far, in the order of calls. Operations that have not
+// returned have an unknown outcome.
 func (r *Recorder) Operations() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,9 +96,9 @@ func (r *Recorder) Operations() []Operation {
 	return operations
 }
 
-// Take removes the operations on keys for which match says true, and returns them by call: a part
-// of the history that is over, to be checked and forgotten. None of them may be pending; a key that
-// was taken does not come back.
+// Take removes the operations on keys for which match returns true, and returns them in the order
+// of calls: a part of the history that is over, to be checked and dropped. No such operation may be
+// pending, and no later operation may use these keys.
 func (r *Recorder) Take(match func(key string) bool) []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -57,7 +57,7 @@ func TestRecorderKeepsAnswers(t *testing.T) {
 	}
 }
 
-// TestRealRegisterUnderLoad lets many clients use a register that is right, and checks a history of
+// TestRealRegisterUnderLoad lets many clients use a correct register, and checks a history of
 // realistic size.
 func TestRealRegisterUnderLoad(t *testing.T) {
 	var mu sync.Mutex
@@ -78,7 +78,7 @@ func TestRealRegisterUnderLoad(t *testing.T) {
 					}
 					mu.Unlock()
 					if i%8 == 0 {
-						p.Unknown() // took effect, or, every second time, did not
+						p.Unknown() // every second of these operations took effect
 					} else {
 						p.Put()
 					}

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// Monotonic checks reads of one key to which one writer at a time writes growing numbers. It is
-// linearisability for such a key, at the cost of three numbers whatever the load.
+// Monotonic checks reads of one key to which one writer at a time writes increasing numbers. It is
+// as strong as linearisability for such a key, and needs two numbers, whatever the load.
 type Monotonic struct {
-	// called is the highest number whose write has begun, known the highest that a write's
-	// acknowledgement or a read's answer has proved to be there.
+	// called is the highest number whose write has begun. known is the highest number that the
+	// acknowledgement of a write or the answer of a read has proved to be there.
 	called, known atomic.Uint64
 }
 
-// raise makes the number at least n.
+// raise sets the number to at least n.
 func raise(number *atomic.Uint64, n uint64) {
 	for {
 		current := number.Load()
@@ -23,18 +23,18 @@ func raise(number *atomic.Uint64, n uint64) {
 	}
 }
 
-// BeginWrite comes before the write of n leaves. Numbers start at 1 and grow; one whose outcome is
-// unknown is not reused.
+// BeginWrite must be called before the write of n is sent. Numbers start at 1 and increase. A
+// number whose write has an unknown outcome is not used again.
 func (m *Monotonic) BeginWrite(n uint64) { raise(&m.called, n) }
 
-// Wrote comes after the write of n was acknowledged.
+// Wrote must be called after the write of n was acknowledged.
 func (m *Monotonic) Wrote(n uint64) { raise(&m.known, n) }
 
-// Known is the lowest number that a read which begins now may return; 0 is absence.
+// Known is the lowest number that a read which begins now may return; 0: the key may be absent.
 func (m *Monotonic) Known() uint64 { return m.known.Load() }
 
-// Read checks a read that began when Known was floor and returned n (0: nothing there). The error
-// says what is wrong.
+// Read checks a read that returned n (0: absent). floor is the value of Known when the read began.
+// The error describes the violation.
 func (m *Monotonic) Read(floor, n uint64) error {
 	if n < floor {
 		return fmt.Errorf("stale read: it returned %d, and %d was known before it began", n, floor)
@@ -47,25 +47,26 @@ func (m *Monotonic) Read(floor, n uint64) error {
 	return nil
 }
 
-// Counter counts increments of one key's number by compare-and-swap: those certainly done, and
-// those of unknown outcome.
+// Counter counts increments of a key by compare-and-swap: the certain increments, and the
+// increments of unknown outcome.
 type Counter struct {
 	sure, unknown atomic.Uint64
 }
 
-// Added is an increment that was acknowledged.
+// Added counts an acknowledged increment.
 func (c *Counter) Added() { c.sure.Add(1) }
 
-// Unknown is an increment that may have happened.
+// Unknown counts an increment of unknown outcome.
 func (c *Counter) Unknown() { c.unknown.Add(1) }
 
-// Interval is what the number may be: at least the sure increments, at most all.
+// Interval returns the lowest and the highest possible number: the certain increments, and all
+// increments.
 func (c *Counter) Interval() (low, high uint64) {
 	sure := c.sure.Load()
 	return sure, sure + c.unknown.Load()
 }
 
-// Check compares with the number that is there when no increment is under way any more.
+// Check checks the number of the key when no increment is under way any more.
 func (c *Counter) Check(n uint64) error {
 	low, high := c.Interval()
 	if n < low {

@@ -18,18 +18,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
-// The attackers are a process of their own, on a processor of its own if there are two, and with
-// the lowest priority: hostile hosts bring their own processors. So what is measured is what
-// servers do for them.
+// The attackers run in their own process, on their own processor if there are two, and with the
+// lowest priority: in reality hostile hosts bring their own processors. So the measurement shows
+// the cost of the work that servers do for the attackers.
 
-// attackFile is where the process finds what to do, within the directory of the run, and
-// reportFile where it leaves what it did.
+// attackFile has the attackers' task, and reportFile their report, in the directory of the run.
 const (
 	attackFile = "attack.json"
 	reportFile = "report.json"
 )
 
-// attack is what the attackers are told.
+// attack is the attackers' task.
 type attack struct {
 	Target   abuse.Target
 	Seed     uint64
@@ -37,20 +36,20 @@ type attack struct {
 	Longest  time.Duration
 	Duration time.Duration
 	Only     string
-	// Sink: not the servers are abused, but listeners of the attackers' own.
+	// Sink: attack listeners of the attackers' own process instead of the servers.
 	Sink bool
 	// Cert, Key and CA are files; empty without TLS.
 	Cert, Key, CA string
 }
 
-// report is what they answer.
+// report is the attackers' report.
 type report struct {
 	abuse.Report
 	// Violation is the text of Found.
 	Violation string
 }
 
-// startAttackers starts them.
+// startAttackers starts the attackers' process.
 func startAttackers(dir string, share bool, a attack) (*process.Process, error) {
 	args := []string{"-attack", "-dir", dir, "-share=" + strconv.FormatBool(share)}
 	b, err := json.Marshal(a)
@@ -69,7 +68,7 @@ func startAttackers(dir string, share bool, a attack) (*process.Process, error) 
 	if err != nil {
 		return nil, err
 	}
-	// All threads of the group; those that begin later have the priority of those that begin them.
+	// Set the priority of all threads of the process group. Later threads inherit the priority.
 	if err := syscall.Setpriority(syscall.PRIO_PGRP, p.PID(), 19); err != nil {
 		_ = p.Kill()
 		return nil, fmt.Errorf("priority of the attackers: %w", err)
@@ -77,7 +76,7 @@ func startAttackers(dir string, share bool, a attack) (*process.Process, error) 
 	return p, nil
 }
 
-// runAttackers is the attackers' process.
+// runAttackers is the main function of the attackers' process.
 func runAttackers(ctx context.Context, dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, attackFile))
 	if err != nil {
@@ -115,7 +114,7 @@ func runAttackers(ctx context.Context, dir string) error {
 	return os.WriteFile(filepath.Join(dir, reportFile), b, 0o600)
 }
 
-// useSink has listeners abused that read everything and answer nothing.
+// useSink replaces the targets by listeners that read everything and answer nothing.
 func (a *attack) useSink(ctx context.Context) error {
 	for _, addresses := range [][]string{a.Target.Addresses, a.Target.HTTP} {
 		for i := range addresses {
@@ -142,7 +141,7 @@ func (a *attack) useSink(ctx context.Context) error {
 	return nil
 }
 
-// reportOf waits until the attackers have ended, and gives what they have done.
+// reportOf waits until the attackers have ended, and returns their report.
 func reportOf(dir string, p *process.Process) (abuse.Report, error) {
 	select {
 	case <-p.Done():

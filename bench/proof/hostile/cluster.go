@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,13 +16,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// cluster is three servers, each core and data node.
+// cluster is three servers, each of them a core member and a data node.
 type cluster struct {
 	o               options
 	files           files
 	addresses, http []string
 	processes       []*process.Process
-	// most is the most memory that a server had resident.
+	// most is the highest resident memory of a server so far.
 	most int64
 }
 
@@ -82,7 +81,7 @@ func (c *cluster) open(ctx context.Context, config *tls.Config) (*kv.Client, err
 	}
 }
 
-// check says whether all servers run, with no more memory than they may have.
+// check returns an error if a server has ended, or uses more memory than it may.
 func (c *cluster) check(memory int64) error {
 	for _, p := range c.processes {
 		if !p.Running() {
@@ -96,7 +95,7 @@ func (c *cluster) check(memory int64) error {
 	return nil
 }
 
-// memory says how much memory servers have.
+// memory describes the memory of the servers.
 func (c *cluster) memory() string {
 	var all []string
 	for _, p := range c.processes {
@@ -107,21 +106,16 @@ func (c *cluster) memory() string {
 	return strings.Join(all, ", ") + " MiB"
 }
 
-// resident is the memory of a process, as Linux tells it; 0 if it does not.
+// resident is the resident memory of a process; 0 if the system does not report it.
 func resident(p *process.Process) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	u, err := p.Usage()
 	if err != nil {
 		return 0
 	}
-	fields := strings.Fields(string(text))
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(fields[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	return u.ResidentBytes
 }
 
-// restartAndVerify restarts all servers and looks for what was acknowledged.
+// restartAndVerify restarts all servers, and checks that every acknowledged write is there.
 func (c *cluster) restartAndVerify(ctx context.Context, load *honest.Load,
 	config *tls.Config) error {
 	for _, p := range c.processes {
@@ -141,7 +135,7 @@ func (c *cluster) restartAndVerify(ctx context.Context, load *honest.Load,
 	return errors.Join(load.Verify(verifying, client.Keyspace("honest")), client.Close())
 }
 
-// kill ends what runs.
+// kill kills the servers that run.
 func (c *cluster) kill() {
 	for _, p := range c.processes {
 		_ = p.Kill()

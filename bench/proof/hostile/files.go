@@ -9,14 +9,14 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded/clustersecret"
 )
 
-// files are what servers and clients are given.
+// files has the certificates and secrets of servers and clients.
 type files struct {
 	secret             string
 	serverCA, clientCA certs.Pair
 	server, client     certs.Pair
 }
 
-// makeFiles makes them in a directory.
+// makeFiles makes the files in a directory.
 func makeFiles(dir string) (f files, err error) {
 	f = files{secret: filepath.Join(dir, "cluster.secret"),
 		serverCA: certs.PairOf(dir, "server-ca"), clientCA: certs.PairOf(dir, "client-ca"),

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/authn"
 )
 
-// TestHostile plays each act for a moment against three servers of this process, so that a panic is
-// seen here. Honest clients are answered, and what was acknowledged to them is there after a
+// TestHostile plays each act for a moment against three servers in this process, so that the test
+// notices a panic. Honest clients get answers, and every acknowledged write is there after a
 // restart.
 func TestHostile(t *testing.T) {
 	for _, secure := range []bool{false, true} {

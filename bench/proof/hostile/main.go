@@ -112,7 +112,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// compile compiles the expression of -only.
+// compile compiles the regular expression of -only.
 func compile(only string) (*regexp.Regexp, error) {
 	r, err := regexp.Compile(only)
 	if err != nil {
@@ -121,7 +121,7 @@ func compile(only string) (*regexp.Regexp, error) {
 	return r, nil
 }
 
-// run is one run. Its error says what was violated.
+// run carries out one run. Its error describes the violations.
 func run(ctx context.Context, o options) error {
 	files, err := makeFiles(o.dir)
 	if err != nil {
@@ -210,5 +210,5 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// logOf is where a server writes.
+// logOf is the path of a process's log.
 func logOf(dir, name string) string { return filepath.Join(dir, name+".log") }

@@ -14,13 +14,13 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/hostile/honest"
 )
 
-// settling is how long servers have after a round of abuse before the calm is measured.
+// settling is the time after a round of abuse before the calm is measured.
 const settling = 5 * time.Second
 
-// phase is what honest clients have seen in calm, or beside abuse.
+// phase has the measurements of honest clients, in calm or during abuse.
 type phase struct {
 	name string
-	// p99 are the 99th percentiles of windows, all is of all requests.
+	// p99 has the 99th percentile of each window. all has the latencies of all requests.
 	p99              []time.Duration
 	all              *hdrhistogram.Histogram
 	requests, failed int
@@ -37,7 +37,7 @@ func (p *phase) add(m honest.Measured) {
 	p.failed += m.Failures
 }
 
-// median is that of the 99th percentiles of windows.
+// median is the median of the windows' 99th percentiles.
 func (p *phase) median() time.Duration {
 	if len(p.p99) == 0 {
 		return 0
@@ -45,8 +45,8 @@ func (p *phase) median() time.Duration {
 	return slices.Sorted(slices.Values(p.p99))[len(p.p99)/2]
 }
 
-// measuring is a run's: calm and abuse take turns, so that servers hold as much data, and the
-// machine does as well, in both.
+// measuring is the state of the measurements of a run. Calm and abuse alternate, so that servers
+// hold about as much data in both, and the machine is in the same state.
 type measuring struct {
 	options
 	cluster      *cluster
@@ -55,7 +55,7 @@ type measuring struct {
 	violations   []error
 }
 
-// watch measures for a time. It returns false if a server has ended or uses too much memory.
+// watch measures for the time d. It returns false if a server has ended or uses too much memory.
 func (m *measuring) watch(ctx context.Context, d time.Duration, p *phase) bool {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		pause(ctx, min(m.every, time.Until(end)))
@@ -78,7 +78,7 @@ func (m *measuring) watch(ctx context.Context, d time.Duration, p *phase) bool {
 	return true
 }
 
-// rounds has servers abused, with a calm after each round.
+// rounds runs the rounds of abuse, with a calm after each round.
 func (m *measuring) rounds(ctx context.Context, a attack) abuse.Report {
 	sum := abuse.Report{Acts: make(map[string]int)}
 	for left := m.duration; left > 0 && ctx.Err() == nil; a.Seed += 1 << 32 {
@@ -102,7 +102,7 @@ func (m *measuring) rounds(ctx context.Context, a attack) abuse.Report {
 	return sum
 }
 
-// abused is one round.
+// abused runs one round of abuse.
 func (m *measuring) abused(ctx context.Context, a attack) (abuse.Report, error) {
 	attackers, err := startAttackers(m.dir, m.share, a)
 	if err != nil {
@@ -120,10 +120,10 @@ func (m *measuring) abused(ctx context.Context, a attack) (abuse.Report, error) 
 	return r, err
 }
 
-// errEnded: a server has ended, or uses too much memory; the violation before says which.
+// errEnded says that a server has ended or uses too much memory. The violation before says which.
 var errEnded = errors.New("the abuse was ended early")
 
-// printReport says what was done, and how long honest clients waited.
+// printReport prints the acts of the attackers and the latency of honest clients.
 func printReport(r abuse.Report, m *measuring) {
 	var names []string
 	for name := range r.Acts {

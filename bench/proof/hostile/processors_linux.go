@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attackersProcessor is the variable of the environment that names the processor of the attackers.
-// It is set in processes that runApart has started.
+// attackersProcessor is the environment variable with the number of the attackers' processor. It is
+// set in processes that runApart has started.
 const attackersProcessor = "TIDEMARK_HOSTILE_PROCESSOR"
 
-// runApart has this program executed again on its part of the processors: attackers have the last
-// one of those that the process may use, servers and honest clients, which inherit from the process
-// that starts them, have the others. It does nothing in a process that has its part, and where
-// there is but one processor.
+// runApart executes this program again on its part of the processors. The attackers have the last
+// processor that the process may use. The servers and the honest clients have the other processors;
+// servers inherit them from the process that starts them. runApart does nothing in a process that
+// has its part already, or if there is only one processor.
 func runApart(attackers bool) error {
 	var part unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &part); err != nil {
@@ -42,8 +42,7 @@ func runApart(attackers bool) error {
 	if err != nil {
 		return err
 	}
-	// The processors of the thread that executes the program are those of its first thread, and so of
-	// all others.
+	// The new program's threads have the processors of the thread that executes it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.SchedSetaffinity(0, &part); err != nil {

@@ -2,5 +2,5 @@
 
 package main
 
-// runApart does nothing: processes share all processors.
+// runApart does nothing: attackers, servers and clients share all processors.
 func runApart(bool) error { return nil }

@@ -2,7 +2,7 @@ package isolation
 
 import "slices"
 
-// Anomaly is the name of something that an isolation level may exclude.
+// Anomaly is the name of an anomaly that an isolation level may exclude.
 type Anomaly string
 
 // The cycles are named as by Adya and by Elle. Each has variants that need a session edge (Process)
@@ -14,16 +14,16 @@ const (
 	G1c Anomaly = "G1c"
 	// GSingle is a cycle with exactly one anti-dependency: read skew.
 	GSingle Anomaly = "G-single"
-	// GNonadjacent is a cycle with several anti-dependencies of which no two follow one another: a
+	// GNonadjacent is a cycle with several anti-dependencies, no two of which follow one another: a
 	// long fork, for example.
 	GNonadjacent Anomaly = "G-nonadjacent"
 	// G2Item is a cycle with two anti-dependencies that follow one another: write skew. Snapshot
 	// isolation allows it.
 	G2Item Anomaly = "G2-item"
 
-	// G1a is an aborted read: a value was seen that an aborted transaction wrote.
+	// G1a is an aborted read: a transaction read a value of an aborted transaction.
 	G1a Anomaly = "G1a"
-	// G1b is an intermediate read: a value was seen that its own transaction replaced.
+	// G1b is an intermediate read: a transaction read a value that the value's own writer replaced.
 	G1b Anomaly = "G1b"
 	// DirtyUpdate is a committed write on top of an aborted one.
 	DirtyUpdate Anomaly = "dirty-update"
@@ -33,12 +33,12 @@ const (
 
 	// Internal is a read that contradicts its own transaction's writes.
 	Internal Anomaly = "internal"
-	// NonRepeatableRead is a transaction that saw two versions of a key that it had not written in
-	// between.
+	// NonRepeatableRead is a transaction that read two versions of a key and did not write the key
+	// in between.
 	NonRepeatableRead Anomaly = "non-repeatable-read"
 	// DuplicateElements is a list with an element twice: a write was applied again.
 	DuplicateElements Anomaly = "duplicate-elements"
-	// IncompatibleOrder: two reads of a list of which neither is the beginning of the other.
+	// IncompatibleOrder: two reads of a list, neither of which is a prefix of the other.
 	IncompatibleOrder Anomaly = "incompatible-order"
 	// UnwrittenValue is a value that no transaction wrote.
 	UnwrittenValue Anomaly = "unwritten-value"
@@ -47,20 +47,21 @@ const (
 
 	// TimestampOrder: the commit timestamps contradict the order that the reads prove.
 	TimestampOrder Anomaly = "timestamp-order"
-	// TimestampOrderProcess: a timestamp is smaller than that of an earlier transaction of the
-	// session.
+	// TimestampOrderProcess: a timestamp is smaller than the timestamp of an earlier transaction of
+	// the session.
 	TimestampOrderProcess Anomaly = "timestamp-order-process"
-	// TimestampOrderRealTime: a timestamp is smaller than that of a transaction that had written
-	// something and had ended before, or had been seen by one that had ended before.
+	// TimestampOrderRealTime: the timestamp of a transaction is smaller than the timestamp of a
+	// writer that had ended before the transaction began, or that a transaction had seen which
+	// ended before.
 	TimestampOrderRealTime Anomaly = "timestamp-order-realtime"
 	// UnstableSnapshot: two reads of a key at one timestamp saw different versions.
 	UnstableSnapshot Anomaly = "unstable-snapshot"
 )
 
-// Process is the variant of a cycle that needs the order of a session.
+// Process returns the variant of a cycle that needs the order of a session.
 func (a Anomaly) Process() Anomaly { return a + "-process" }
 
-// RealTime is the variant of a cycle that needs the order in real time.
+// RealTime returns the variant of a cycle that needs the order in real time.
 func (a Anomaly) RealTime() Anomaly { return a + "-realtime" }
 
 // Level is the isolation that a database claims.
@@ -97,26 +98,27 @@ func (l Level) String() string {
 func (l Level) sessions() bool { return l == StrongSessionSerialisable || l == StrictSerialisable }
 func (l Level) realTime() bool { return l == StrictSerialisable }
 
-// Forbids says what breaks the level. What it does not forbid is reported, and is no error.
+// Forbids says whether an anomaly breaks the level. Other anomalies are reported, but are no error.
 func (l Level) Forbids(a Anomaly) bool { return l != SnapshotIsolation || a != G2Item }
 
-// Options say what a database claims.
+// Options describes the claims of a database, and bounds the work.
 type Options struct {
 	Level Level
 	// KeyRealTime claims, at a lower level than StrictSerialisable, that every key by itself is
-	// linearisable: of two transactions that touch it, and of which one writes it, the one that
-	// ended before the other began comes first.
+	// linearisable. If two transactions access the key and one of them writes it, then the
+	// transaction that ended before the other began comes first.
 	KeyRealTime bool
 	// VersionsByTimestamp takes the order of a register's versions from the commit timestamps of
 	// their writers.
 	VersionsByTimestamp bool
-	// Forbidden, if not nil, replaces what Level forbids: exactly these anomalies break the claim.
-	// Level still says which edges are looked at.
+	// Forbidden, if not nil, replaces the anomalies that Level forbids: exactly these anomalies
+	// break the claim. Level still determines which edges are used.
 	Forbidden []Anomaly
-	// Steps bounds the search for short cycles: about how many edges it may follow. Default 20
-	// million. Whether there is a cycle is decided in linear time and is not bounded by it.
+	// Steps bounds the number of edges that the search for short cycles follows. Default 20
+	// million. Whether there is a cycle is decided in linear time, without this bound.
 	Steps int
-	// Examples is how many findings of one kind are kept. Default 5; all are counted.
+	// Examples is the number of findings of each kind that are kept. Default 5. All findings are
+	// counted.
 	Examples int
 }
 

@@ -18,9 +18,9 @@ func mustCheck(t *testing.T, history []Transaction, options Options) Report {
 	return report
 }
 
-// TestOneLargeComponent makes every transaction depend on every other one: the first sees what the
-// last wrote. With hardly any steps there is a cycle all the same, and the report says that it may
-// be long.
+// TestOneLargeComponent makes every transaction depend on every other one: the first reads a write
+// of the last. With almost no steps for the search, a cycle is found nevertheless, and the report
+// says that it may be long.
 func TestOneLargeComponent(t *testing.T) {
 	const length = 20_000
 	var history []Transaction
@@ -45,15 +45,15 @@ func TestOneLargeComponent(t *testing.T) {
 			t.Errorf("%d steps: all of it was looked at", steps)
 		}
 	}
-	// Real time cuts the circle short: it closes from the end to the beginning.
+	// With real time the cycle is short: from the last transaction to the first.
 	report := mustCheck(t, history, Options{Level: StrictSerialisable})
 	if !report.Has(G1c) || report.Err() == nil {
 		t.Errorf("%v", report)
 	}
 }
 
-// TestStaleReadOfLongAgo makes nearly everything one component, because all that lies between the
-// write and the read that missed it is linked in real time. What is shown are the two.
+// TestStaleReadOfLongAgo makes nearly all transactions one component: everything between the write
+// and the read that missed it is linked in real time. The report shows only these two.
 func TestStaleReadOfLongAgo(t *testing.T) {
 	const length = 20_000
 	for name, level := range map[Anomaly]Level{GSingle.RealTime(): StrictSerialisable,
@@ -196,7 +196,7 @@ func TestRealDatabaseUnderLoad(t *testing.T) {
 				case i%18 == 0:
 					tx.Aborted()
 				case i%9 == 0:
-					tx.Unknown() // and it had no effect
+					tx.Unknown() // the transaction had no effect
 				case key == other:
 					tx.Committed(Timestamp{})
 				default:

@@ -1,12 +1,12 @@
 package isolation
 
-// view is the part of a graph that one class of cycles is looked for in.
+// view is the part of a graph in which one class of cycles is searched.
 type view struct {
 	graph *graph
 	mask  class
-	// nonadjacent forbids two anti-dependencies in a row. A place is then a node together with how
-	// it was reached: 2n, or 2n+1 by an anti-dependency, and the walks of this doubled graph are
-	// exactly those that are forbidden by snapshot isolation.
+	// nonadjacent forbids two anti-dependencies in a row. Then each node n has two places: 2n+1 if
+	// the last edge was an anti-dependency, 2n otherwise. The closed walks in this doubled graph
+	// are exactly the cycles that snapshot isolation forbids.
 	nonadjacent bool
 	// label, if not nil, confines the view: nodes with label 0 are outside, and no edge leads from
 	// one label to another.
@@ -27,7 +27,7 @@ func (v *view) node(place int32) int32 {
 	return place
 }
 
-// step is the place that an edge leads to from a place, or -1.
+// step returns the place to which an edge leads from a place, or -1.
 func (v *view) step(place int32, e *edge) int32 {
 	if e.class&v.mask == 0 || (v.label != nil && v.label[e.from] != v.label[e.to]) {
 		return -1
@@ -37,7 +37,7 @@ func (v *view) step(place int32, e *edge) int32 {
 	}
 	reached := place & 1
 	switch {
-	case e.class == hop: // goes on with what led to the joint
+	case e.class == hop: // keeps the kind of the edge that led to the joint
 		return 2*e.to + reached
 	case e.class&anti == 0:
 		return 2 * e.to
@@ -48,8 +48,8 @@ func (v *view) step(place int32, e *edge) int32 {
 	}
 }
 
-// components gives the strongly connected components with more than one place (Tarjan's algorithm,
-// without recursion).
+// components returns the strongly connected components with more than one place (Tarjan's
+// algorithm, without recursion).
 func (v *view) components() [][]int32 {
 	n := v.places()
 	var (

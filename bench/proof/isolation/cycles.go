@@ -2,17 +2,17 @@ package isolation
 
 import "slices"
 
-// pass is one class of cycles: those of the dependencies in base, with those of extra.
+// pass is one class of cycles: cycles of the dependencies in base and the order edges in extra.
 type pass struct {
 	extra, base int
 }
 
-// passes is a set of them.
+// passes is a set of passes.
 type passes uint16
 
 func (p pass) bit() passes { return 1 << (p.extra*4 + p.base) }
 
-// below are the passes that use no dependency that this one does not use, and this one itself.
+// below returns this pass and the passes that use only dependencies of this pass.
 func (p pass) below() passes {
 	var set passes
 	for extra := range p.extra + 1 {
@@ -80,11 +80,12 @@ func (p pass) name(antiDependencies int) Anomaly {
 	}
 }
 
-// cycles finds what no serial order explains. First all dependencies together decide, in linear
-// time, whether there is any cycle. If so, the classes of cycles are gone through from the most
-// elementary. A component that holds a cycle of a class it contains is not reported again: it would
-// be the same cycle, or one that the first casts doubt on. So any cycle of a component that is left
-// belongs to the class that is looked at, and to no lower one.
+// cycles finds cycles of dependencies, which no serial order explains. First a search over all
+// dependencies decides, in linear time, whether there is a cycle. If there is one, the classes of
+// cycles are searched, from the most elementary class on. A component in which a cycle of a lower
+// class was found is not reported again: the new cycle would be the same one, or would depend on
+// the first one. So any cycle of a component that is left belongs to the class of the pass, and to
+// no lower class.
 func (c *checker) cycles() {
 	last := plainEdges
 	switch {
@@ -105,7 +106,7 @@ func (c *checker) cycles() {
 		}
 	}
 	search := newSearch(&c.graph, c.options.Steps)
-	reported := make([]passes, c.graph.nodes) // which passes found a cycle that begins here
+	reported := make([]passes, c.graph.nodes) // the passes that found a cycle which begins at a node
 	for extra := plainEdges; extra <= last; extra++ {
 		for base := writesOnly; base <= everything; base++ {
 			p := pass{extra: extra, base: base}
@@ -130,7 +131,7 @@ func (c *checker) cycles() {
 	c.report.GaveUp = search.gaveUp
 }
 
-// addCycle reports a cycle, beginning with its transaction that began first.
+// addCycle reports a cycle. The report starts with the transaction that began first.
 func (c *checker) addCycle(p pass, cycle []edge, component []int32, v *view) {
 	cycle = withoutJoints(cycle, int32(len(c.history)))
 	first := 0
@@ -159,7 +160,7 @@ func (c *checker) addCycle(p pass, cycle []edge, component []int32, v *view) {
 	c.add(f, func() string { return c.explain(f) })
 }
 
-// withoutJoints makes one edge of each two that meet in a joint.
+// withoutJoints replaces each two edges that meet in a joint by one edge.
 func withoutJoints(cycle []edge, transactions int32) []edge {
 	if cycle[0].from >= transactions {
 		cycle = slices.Concat(cycle[len(cycle)-1:], cycle[:len(cycle)-1])

@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// bug is what is wrong with a simulated database.
+// bug is a bug of a simulated database.
 type bug int
 
 const (
-	// correct is strict serialisable: what a transaction read must still be so when it commits.
+	// correct is strictly serialisable: a transaction commits only if its reads are still valid.
 	correct bug = iota
-	// snapshots lets a transaction commit if no other transaction wrote what it writes (snapshot
-	// isolation).
+	// snapshots lets a transaction commit if no other transaction wrote a key that it writes
+	// (snapshot isolation).
 	snapshots
-	// readCommitted reads what is committed at the moment of each read, and lets everything commit.
+	// readCommitted reads the latest committed version at each read, and lets every transaction
+	// commit.
 	readCommitted
-	// readUncommitted also shows what others have written and not committed, and keeps nothing of
-	// what aborts.
+	// readUncommitted also reads uncommitted writes of other transactions. Writes of aborted
+	// transactions are dropped.
 	readUncommitted
-	// lastWriterWins reads a snapshot and lets everything commit.
+	// lastWriterWins reads a snapshot, and lets every transaction commit.
 	lastWriterWins
-	// staleReads is correct, except that transactions which only read may see the state of long
-	// ago, though nothing older than their session has seen.
+	// staleReads is correct, but transactions that only read may see an old state, though no older
+	// than the state that their session has seen.
 	staleReads
-	// staleSessions forgets the sessions too.
+	// staleSessions does not respect sessions either.
 	staleSessions
-	// fractured is correct, except that transactions which only read see each key at a moment of
-	// its own.
+	// fractured is correct, but transactions that only read see each key at another moment.
 	fractured
-	// sites is two copies: each sees what others committed at the other one later, and only writers
-	// of one key exclude each other.
+	// sites is two copies. Each copy sees commits of the other copy later, and only writers of one
+	// key exclude each other.
 	sites
 )
 
-// version is one committed version of a key; a list's has all elements.
+// version is one committed version of a key. A list's version has all elements.
 type version struct {
 	at     int // the number of the commit
 	values []string
@@ -50,7 +50,7 @@ type simulated struct {
 	lists   bool
 	commits int
 	keys    map[string][]version
-	dirty   map[string][]string // what running transactions wrote
+	dirty   map[string][]string // writes of running transactions
 	clock   time.Duration
 	value   int
 }
@@ -59,7 +59,7 @@ type simulated struct {
 type attempt struct {
 	transaction Transaction
 	snapshot    int
-	reads       map[string]int // the version of each key that was read first
+	reads       map[string]int // the version of each key at the first read
 	own         map[string][]string
 	length      int
 	readOnly    bool
@@ -71,7 +71,8 @@ func (s *simulated) tick() time.Duration {
 	return s.clock
 }
 
-// visible is the newest version of a key that was committed before a moment and is known at a site.
+// visible returns the newest version of a key that was committed before a moment and is known at a
+// site.
 func (s *simulated) visible(key string, moment, site int) version {
 	const delay = 6
 	newest := version{}
@@ -126,7 +127,7 @@ func (s *simulated) step(a *attempt, key string) {
 	}
 }
 
-// newest is when a key was last written.
+// newest returns the moment of the last write of a key.
 func (s *simulated) newest(key string) int {
 	if n := len(s.keys[key]); n > 0 {
 		return s.keys[key][n-1].at
@@ -136,7 +137,7 @@ func (s *simulated) newest(key string) int {
 
 // valid says whether a transaction may commit.
 func (s *simulated) valid(a *attempt) bool {
-	if a.readOnly && s.bug != correct { // it has its snapshot
+	if a.readOnly && s.bug != correct { // it reads its snapshot
 		return true
 	}
 	switch s.bug {
@@ -159,7 +160,7 @@ func (s *simulated) valid(a *attempt) bool {
 	}
 }
 
-// finish commits or aborts; a part of the outcomes is not learned.
+// finish commits or aborts a transaction. Some outcomes are lost.
 func (s *simulated) finish(a *attempt) Transaction {
 	for key, values := range a.own {
 		s.dirty[key] = slices.DeleteFunc(s.dirty[key],
@@ -233,14 +234,14 @@ func simulate(seed uint64, b bug, lists bool, transactions int) []Transaction {
 		}
 	}
 	for _, a := range running {
-		if a != nil { // it never ended
+		if a != nil { // the transaction never ended
 			history = append(history, a.transaction)
 		}
 	}
 	return history
 }
 
-// TestSimulatedDatabases: each database shows what it does wrong, and nothing else.
+// TestSimulatedDatabases checks that each database shows the anomalies of its bug, and no others.
 func TestSimulatedDatabases(t *testing.T) {
 	of := func(variants int, names ...Anomaly) []Anomaly {
 		var all []Anomaly
@@ -257,7 +258,8 @@ func TestSimulatedDatabases(t *testing.T) {
 		bug   bug
 		lists bool
 		level Level
-		// must are found in some of the histories, may in any; broken says whether the level is.
+		// must has anomalies that some of the histories show. may has anomalies that any history
+		// may show. broken says whether the level is broken.
 		must, may []Anomaly
 		broken    bool
 	}{

@@ -9,10 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// contents is what all keys hold: lists, of which a register uses the last element.
+// contents has the contents of all keys as lists. A register uses the last element.
 type contents map[string][]string
 
-// run applies a transaction to what it sees, and says whether its reads found that.
+// run applies a transaction to the contents that it sees, and says whether they explain its reads.
 func run(t *Transaction, seen contents) (contents, bool) {
 	after := contents{}
 	for key, list := range seen {
@@ -36,9 +36,8 @@ func run(t *Transaction, seen contents) (contents, bool) {
 	return after, true
 }
 
-// mustPrecede is what a level says of the order of two transactions, whatever they read. Sessions
-// do one thing after the other, also where the clock stands still; earlier says that a comes first
-// in the history.
+// mustPrecede says whether a level orders a before b, whatever they read. Sessions do one thing
+// after the other, even if the clock stands still. earlier says that a comes first in the history.
 func mustPrecede(a, b *Transaction, earlier bool, options Options) bool {
 	if a.Outcome != Committed || !b.Snapshot.IsZero() {
 		return false
@@ -58,8 +57,8 @@ func mustPrecede(a, b *Transaction, earlier bool, options Options) bool {
 	})
 }
 
-// serialisable is the definition, tried out: some order of all committed transactions, and of any
-// of those with an unknown outcome, explains all answers.
+// serialisable tries the definition: some order of all committed transactions, and of some
+// transactions of unknown outcome, explains all answers.
 func serialisable(rest []*Transaction, state contents, options Options) bool {
 	if !slices.ContainsFunc(rest, func(t *Transaction) bool { return t.Outcome == Committed }) {
 		return true
@@ -80,9 +79,9 @@ func serialisable(rest []*Transaction, state contents, options Options) bool {
 	return false
 }
 
-// snapshotIsolated is the definition of generalised snapshot isolation, tried out: the transactions
-// have moments at which they begin and commit, see what was committed when they began, and no two
-// that write one key overlap.
+// snapshotIsolated tries the definition of generalised snapshot isolation: each transaction has a
+// moment at which it begins and one at which it commits; it sees everything that was committed when
+// it began; and no two transactions that write the same key overlap.
 func snapshotIsolated(waiting []*Transaction, running map[*Transaction]contents,
 	stale map[*Transaction][]string, state contents) bool {
 	committed := func(t *Transaction) bool { return t.Outcome == Committed }
@@ -143,8 +142,9 @@ func candidates(history []Transaction) []*Transaction {
 	return list
 }
 
-// drawHistory runs a few transactions against a store that is often right: reads may be old, writes
-// of aborted transactions may stay and those of committed ones be lost, and nothing is isolated.
+// drawHistory runs a few transactions against a store that is often right. Reads may be old, writes
+// of aborted transactions may stay, writes of committed transactions may be lost, and nothing is
+// isolated.
 func drawHistory(t *rapid.T, size int, lists, readFirst bool) []Transaction {
 	var (
 		history []Transaction
@@ -246,16 +246,16 @@ func check(t *rapid.T, history []Transaction, options Options) Report {
 	return report
 }
 
-// repeat tries a property more often than by default: histories that only the highest levels tell
-// apart are rare.
+// repeat checks a property more often than by default, because histories that distinguish the
+// highest levels are rare.
 func repeat(t *testing.T, property func(*rapid.T)) {
 	for range 10 {
 		rapid.Check(t, property)
 	}
 }
 
-// TestListsAgainstTheDefinition: of lists the order of versions is known well enough that the
-// checker finds everything, and reports nothing that some order explains.
+// TestListsAgainstTheDefinition: for lists the order of versions is known well enough. So the
+// checker finds every anomaly, and reports nothing that some order explains.
 func TestListsAgainstTheDefinition(t *testing.T) {
 	var good, bad [5]int
 	repeat(t, func(t *rapid.T) {
@@ -282,8 +282,9 @@ func TestListsAgainstTheDefinition(t *testing.T) {
 	t.Logf("good %v, bad %v", good, bad)
 }
 
-// TestRegistersAgainstTheDefinition: what is reported is never explained by any order. Where every
-// writer reads first, so that the order of versions is known, everything is found.
+// TestRegistersAgainstTheDefinition: no order explains an anomaly that the checker reports. If
+// every writer reads first, so that the order of versions is known, the checker finds every
+// anomaly.
 func TestRegistersAgainstTheDefinition(t *testing.T) {
 	var good, found, missed int
 	repeat(t, func(t *rapid.T) {
@@ -316,8 +317,8 @@ func TestRegistersAgainstTheDefinition(t *testing.T) {
 	t.Logf("%d good, %d bad, %d bad ones with too little known", good, found, missed)
 }
 
-// TestSnapshotIsolationAgainstTheDefinition: nothing that is reported is explained by any choice of
-// snapshots; and if every version was seen, or is alone in not having been, everything is found.
+// TestSnapshotIsolationAgainstTheDefinition: no choice of snapshots explains an anomaly that the
+// checker reports. For lists whose elements were all read, the checker finds every anomaly.
 func TestSnapshotIsolationAgainstTheDefinition(t *testing.T) {
 	var good, found, missed int
 	repeat(t, func(t *rapid.T) {
@@ -346,7 +347,8 @@ func TestSnapshotIsolationAgainstTheDefinition(t *testing.T) {
 	t.Logf("%d good, %d bad, %d bad ones with too little known", good, found, missed)
 }
 
-// allSeen says that some committed transaction read every committed append.
+// allSeen says whether committed transactions read every append, except appends of aborted
+// transactions.
 func allSeen(history []Transaction) bool {
 	seen := map[string]bool{}
 	for _, t := range history {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// why says what made a dependency.
+// why describes the reason of a dependency.
 func (c *checker) why(e edge) string {
 	from, to := c.name(e.from), c.name(e.to)
 	if e.key == none || e.class == realtime {
@@ -53,7 +53,7 @@ func (c *checker) why(e edge) string {
 	}
 }
 
-// explain is a cycle in words: its transactions, then why each comes before the next.
+// explain describes a cycle: its transactions, and why each comes before the next.
 func (c *checker) explain(f Finding) string {
 	const longest, most = 400, 25
 	var b strings.Builder

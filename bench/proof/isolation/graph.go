@@ -2,7 +2,7 @@ package isolation
 
 import "slices"
 
-// class is the kind of an edge; a set of classes is a mask.
+// class is the kind of an edge. A set of classes is a mask.
 type class uint8
 
 const (
@@ -11,11 +11,11 @@ const (
 	rw
 	process
 	realtime
-	// wwRealtime and rwRealtime are dependencies on versions whose order is known from real time
-	// only.
+	// wwRealtime and rwRealtime are dependencies on versions whose order is known only from real
+	// time.
 	wwRealtime
 	rwRealtime
-	// hop leads out of a joint, see graph.anti.
+	// hop is an edge that leads out of a joint; see graph.anti.
 	hop
 )
 
@@ -38,9 +38,9 @@ func (c class) String() string {
 	}
 }
 
-// edge says that one transaction comes before another. before and after are values of the key: what
-// was overwritten and by what (ww), what was read (wr, before), what was read and what came after
-// it (rw).
+// edge says that one transaction comes before another. before and after are values of the key: the
+// overwritten value and the new one (ww); the read value (wr, in before); the read value and a
+// later one (rw).
 type edge struct {
 	from, to      int32
 	key           int32
@@ -48,12 +48,12 @@ type edge struct {
 	class         class
 }
 
-// graph has a node for every transaction, by its number, and joints after them.
+// graph has a node for every transaction, by the transaction's number. Joints follow.
 type graph struct {
 	nodes  int
 	joints int
 	edges  []edge
-	// first is where the edges of a node begin, once they are sorted.
+	// first has the index of each node's first edge, after sort.
 	first []int32
 }
 
@@ -63,7 +63,7 @@ func (g *graph) add(e edge) {
 	}
 }
 
-// sort puts the edges of a node side by side.
+// sort sorts the edges by their first node.
 func (g *graph) sort() {
 	g.nodes += g.joints
 	g.first = make([]int32, g.nodes+1)
@@ -82,17 +82,17 @@ func (g *graph) sort() {
 	g.edges = sorted
 }
 
-// follower is a transaction that wrote a version after the one that was read.
+// follower is a transaction that wrote a later version than the version that was read.
 type follower struct {
 	transaction int32
 	after       int32
 	class       class
 }
 
-// anti draws the anti-dependencies from all readers of one version to all writers of versions after
-// it. Where both are many, they meet in a joint, a node that is no transaction: readers plus
-// writers instead of readers times writers edges. A reader that is a writer too must not reach
-// itself, and keeps away from the joint; in a good history there is at most one.
+// anti adds the anti-dependencies from all readers of a version to all writers of later versions.
+// If both are many, their edges meet in a joint, which is a node without a transaction. So there
+// are readers + writers edges instead of readers * writers. A reader that is also a writer must not
+// reach itself, so its edges do not use the joint. A good history has at most one such reader.
 func (g *graph) anti(key, before int32, readers []int32, followers []follower) {
 	if len(readers) == 0 || len(followers) == 0 {
 		return

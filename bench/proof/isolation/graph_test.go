@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawGraph makes a small graph with edges of all classes; to speaks of nodes, and there are no
-// joints.
+// drawGraph makes a small graph with edges of all classes, and without joints. The ends of edges
+// are nodes.
 func drawGraph(t *rapid.T) *graph {
 	g := &graph{nodes: rapid.IntRange(1, 7).Draw(t, "nodes")}
 	for range rapid.IntRange(0, 14).Draw(t, "edges") {
@@ -27,8 +27,8 @@ func drawGraph(t *rapid.T) *graph {
 
 const unreachable = 1 << 20
 
-// distances are the lengths of the shortest ways between all places of a view, and of the shortest
-// ways back (Floyd and Warshall).
+// distances returns the lengths of the shortest paths between all places of a view (Floyd and
+// Warshall).
 func distances(v *view) [][]int {
 	n := v.places()
 	d := make([][]int, n)
@@ -109,8 +109,8 @@ func TestComponentsAndCyclesAgainstReachability(t *testing.T) {
 	}
 }
 
-// TestForbiddenWalks compares the doubled graph with what snapshot isolation means: a dependency,
-// then perhaps one anti-dependency, any number of times, never leads back.
+// TestForbiddenWalks compares the doubled graph with the definition of snapshot isolation: a walk
+// of dependencies, each followed by at most one anti-dependency, never leads back to its start.
 func TestForbiddenWalks(t *testing.T) {
 	repeat(t, func(t *rapid.T) {
 		g := drawGraph(t)
@@ -147,7 +147,7 @@ func TestForbiddenWalks(t *testing.T) {
 	})
 }
 
-// TestFrontierImpliesAllOrder compares the sparse order with all pairs.
+// TestFrontierImpliesAllOrder compares the sparse order with the order of all pairs.
 func TestFrontierImpliesAllOrder(t *testing.T) {
 	repeat(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "transactions")
@@ -197,8 +197,8 @@ func TestFrontierImpliesAllOrder(t *testing.T) {
 	})
 }
 
-// TestJointsStandForAllPairs: many readers of one version and many writers after it cost their sum
-// in edges, and mean the same.
+// TestJointsStandForAllPairs: with many readers of one version and many writers of later versions,
+// a joint needs their sum of edges, and has the same meaning as all pairs.
 func TestJointsStandForAllPairs(t *testing.T) {
 	const many = 300
 	for _, lists := range []bool{true, false} {
@@ -215,7 +215,7 @@ func TestJointsStandForAllPairs(t *testing.T) {
 			add(read)
 			add(Operation{Kind: write, Key: "x", Value: fmt.Sprint(i)})
 		}
-		// This one reads too, and must not come before itself through the joint.
+		// This transaction also reads, and must not precede itself through the joint.
 		add(read, Operation{Kind: write, Key: "x", Value: "updated"})
 		report, err := Check(history, Options{})
 		if err != nil {
@@ -242,7 +242,8 @@ func TestJointsStandForAllPairs(t *testing.T) {
 			t.Errorf("lists %v: %v", lists, report.Findings[0])
 		}
 
-		// A write skew through the joint stays one: its two anti-dependencies follow one another.
+		// A write skew through the joint is reported as a write skew: its two anti-dependencies
+		// follow one another.
 		history = history[:len(history)-2]
 		add(read, Operation{Kind: Read, Key: "z", Value: "skewed"})
 		add(Operation{Kind: Read, Key: "y", Absent: true}, Operation{Kind: write, Key: "x",
@@ -277,7 +278,7 @@ func TestJointsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestLinksAreTheOrder compares the order that is looked up with that of the definition.
+// TestLinksAreTheOrder compares link with the definition of the order.
 func TestLinksAreTheOrder(t *testing.T) {
 	repeat(t, func(t *rapid.T) {
 		history := drawHistory(t, 5, true, false)

@@ -6,19 +6,20 @@ import (
 	"slices"
 )
 
-// none stands for "no transaction", "no value", "no key", "not in the order".
+// none means no transaction, no value, no key, or no position.
 const none = int32(-1)
 
-// value is one version that some transaction wrote.
+// value is a version that some transaction wrote.
 type value struct {
 	text   string
 	writer int32
-	// next is the next value that the same transaction wrote to the key: then this value is
+	// next is the next value that the same transaction wrote to the key; then this value is
 	// intermediate.
 	next int32
-	// position is the place in the key's order, if it has one.
+	// position is the value's position in the order of the key's versions, or none.
 	position int32
-	// aborted: another transaction saw this value of an aborted transaction, and that is reported.
+	// aborted: an aborted transaction wrote this value, another transaction saw it, and that is
+	// reported.
 	aborted bool
 }
 
@@ -28,14 +29,14 @@ type key struct {
 	list   bool
 	values []value
 	byText map[string]int32
-	last   int32 // the latest write, while the history is indexed
+	last   int32 // the latest write, while index runs
 
 	reads []read
-	// sequence is a list's longest read, as values, and longest the transaction that made it.
+	// sequence is the longest read of a list, as values. longest is the transaction that made it.
 	sequence []int32
 	longest  int32
 
-	// What the transaction that is being gathered did to the key.
+	// current has what the transaction in gather did to the key.
 	current struct {
 		transaction int32
 		written     []string
@@ -44,17 +45,17 @@ type key struct {
 	}
 }
 
-// read is a transaction's read of one key, without its own writes.
+// read is a transaction's read of a key, without the transaction's own writes.
 type read struct {
 	transaction int32
-	// list is the list read, without the transaction's own elements; external is its length. The
-	// place of the own elements is known from other readers: a database without isolation may show
-	// them in a place that it does not keep.
+	// list is the read list without the transaction's own elements, and external its length. The
+	// positions of the own elements are taken from other readers, because a database without
+	// isolation may show them at positions that do not last.
 	list     []string
 	external int32
-	// found is a register's value; none is absence.
+	// found is the value of a register; none: absent.
 	found int32
-	// bad reads contradict others, and give no edges.
+	// bad: the read contradicts other reads, and gives no edges.
 	bad bool
 }
 
@@ -64,15 +65,15 @@ type checker struct {
 	history []Transaction
 	keys    []*key
 	byName  map[string]int32
-	// counted are the transactions that took effect: the committed ones, and those of unknown
-	// outcome that left a trace.
+	// counted has the transactions that took effect: committed ones, and those of unknown outcome
+	// with an effect that another transaction saw.
 	counted []bool
-	fresh   []int32 // counted, and their reads not gathered yet
+	fresh   []int32 // counted transactions whose reads have not been gathered yet
 	graph   graph
 	report  Report
 }
 
-// index finds the writers of all values. Its errors are invalid histories.
+// index finds the writers of all values. An error means that the history is invalid.
 func (c *checker) index() error {
 	c.byName = make(map[string]int32)
 	for i := range c.history {
@@ -116,7 +117,7 @@ func (c *checker) index() error {
 	return c.overlaps()
 }
 
-// overlaps refuses sessions that do two things at once.
+// overlaps returns an error if a session does two things at once.
 func (c *checker) overlaps() error {
 	order := make([]int32, len(c.history))
 	for i := range order {
@@ -157,7 +158,7 @@ func (c *checker) name(transaction int32) string {
 	return fmt.Sprintf("T%d", transaction)
 }
 
-// observe decides which transactions took effect, and reads what they read.
+// observe decides which transactions took effect, and gathers their reads.
 func (c *checker) observe() {
 	c.counted = make([]bool, len(c.history))
 	for i := range c.history {
@@ -168,7 +169,8 @@ func (c *checker) observe() {
 			c.gather(int32(i))
 		}
 	}
-	// The longest read of a key decides its order, so that the shorter ones are compared with it.
+	// The longest read of a key decides the order of its versions. So shorter reads are compared
+	// with it.
 	for _, k := range c.keys {
 		if k.list {
 			slices.SortStableFunc(k.reads,
@@ -188,14 +190,14 @@ func (c *checker) observe() {
 	}
 }
 
-// added is a read, by its place among those of its key.
+// added is a read, by its index among the reads of its key.
 type added struct {
 	key  *key
 	read int
 }
 
-// gather takes the reads of a transaction that took effect to their keys. It says which reads of
-// lists it added.
+// gather adds the reads of a transaction that took effect to their keys. It returns the added reads
+// of lists.
 func (c *checker) gather(transaction int32) []added {
 	var lists []added
 	for _, o := range c.history[transaction].Operations {
@@ -255,7 +257,7 @@ func (c *checker) gather(transaction int32) []added {
 	return lists
 }
 
-// resolve finds the value that was read; its writer took effect, or should not have been seen.
+// resolve finds the value that was read. Its writer took effect, or the read is an anomaly.
 func (c *checker) resolve(k *key, text string, reader int32) int32 {
 	id, known := k.byText[text]
 	if !known {
@@ -277,7 +279,8 @@ func (c *checker) resolve(k *key, text string, reader int32) int32 {
 	return id
 }
 
-// extend compares a list with the longest known one, and replaces that if the list extends it.
+// extend compares a list with the longest known list of the key, and replaces the longest one if
+// the list extends it.
 func (c *checker) extend(k *key, r *read) {
 	for i, text := range r.list {
 		if i < len(k.sequence) {
@@ -305,8 +308,8 @@ func (c *checker) extend(k *key, r *read) {
 	}
 }
 
-// incompatible reports a list that parts from the longest one at a place; what follows was observed
-// all the same.
+// incompatible reports a list that differs from the longest list at a position. The elements that
+// follow have been observed all the same.
 func (c *checker) incompatible(k *key, r *read, place int) {
 	seen := make(map[string]bool, len(r.list))
 	for i, text := range r.list {
@@ -332,7 +335,7 @@ func (c *checker) incompatible(k *key, r *read, place int) {
 		excerpt(longest, place))
 }
 
-// text is a register's value in words.
+// text describes the value of a register.
 func (k *key) text(id int32) string {
 	if id == none {
 		return "nil"
@@ -340,7 +343,7 @@ func (k *key) text(id int32) string {
 	return word(k.values[id].text)
 }
 
-// excerpt is a list around a place.
+// excerpt returns the part of a list around a position.
 func excerpt(list []string, place int) string {
 	const around = 5
 	first, last := max(place-around, 0), min(place+around+1, len(list))

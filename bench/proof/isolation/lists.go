@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// lists draws the dependencies of a key that holds a list. The longest read is the order of its
-// versions; what committed transactions appended and none ever read came after it, in an unknown
-// order.
+// lists adds the dependencies of a key that holds a list. The longest read gives the order of its
+// versions. Elements that committed transactions appended and no transaction read came later, in an
+// unknown order.
 func (c *checker) lists(id int32, k *key) {
 	n := len(k.sequence)
 	writer := func(place int) int32 { return k.values[k.sequence[place]].writer }
 	counts := func(place int) bool { return c.counted[writer(place)] }
 
-	// before[p] is the last element before place p that took effect, from[p] the first at or after
-	// it; other[p] is the first after p that another transaction appended than the one that
-	// appended p. Without one: -1, n.
+	// before[p] is the last position before p whose element took effect, or -1. from[p] is the
+	// first such position at or after p, or n. other[p] is the first such position after p whose
+	// element was appended by another transaction than the element at p, or n.
 	before, from, other := make([]int, n+1), make([]int, n+1), make([]int, n+1)
 	before[0], from[n], other[n] = -1, n, n
 	for p := range n {
@@ -53,7 +53,7 @@ func (c *checker) lists(id int32, k *key) {
 	}
 
 	var unseen []follower
-	appended := make(map[int32]int32) // the first place of each transaction's elements
+	appended := make(map[int32]int32) // the first position of each transaction's elements
 	for v := range k.values {
 		value := &k.values[v]
 		if !c.counted[value.writer] {
@@ -75,8 +75,10 @@ func (c *checker) lists(id int32, k *key) {
 		}
 	}
 
-	updates := make(map[int32][]int32) // by what was read, the writers after it
-	var latest []int32                 // the readers of all that is known
+	// updates has the transactions that read the list and appended to it, by the length that they
+	// read.
+	updates := make(map[int32][]int32)
+	var latest []int32 // the readers of the whole known list
 	for i := range k.reads {
 		r := &k.reads[i]
 		if r.bad {
@@ -124,7 +126,7 @@ func (c *checker) lists(id int32, k *key) {
 	}
 }
 
-// lastOf is the last element of a list's first elements.
+// lastOf returns the last of the first length elements of a list.
 func (c *checker) lastOf(k *key, length int32) int32 {
 	if length == 0 {
 		return none
@@ -132,7 +134,7 @@ func (c *checker) lastOf(k *key, length int32) int32 {
 	return k.sequence[length-1]
 }
 
-// lost reports what a final read of a list does not show.
+// lost reports committed elements that a final read of a list does not show.
 func (c *checker) lost(k *key, r *read) {
 	for i := range k.values {
 		v := &k.values[i]
@@ -149,8 +151,8 @@ func distinct(transactions []int32) []int32 {
 	return slices.Compact(transactions)
 }
 
-// lostUpdate reports transactions that all wrote the next version after the same one, if they are
-// several.
+// lostUpdate reports the transactions that all wrote the next version after the same version, if
+// there are several.
 func (c *checker) lostUpdate(k *key, version int32, group []int32) {
 	if len(group) < 2 {
 		return

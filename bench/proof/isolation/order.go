@@ -10,7 +10,7 @@ import (
 // never is the end of a transaction that may still take effect.
 const never = time.Duration(math.MaxInt64)
 
-// end is when a transaction had certainly taken effect.
+// end returns the time by which a transaction had certainly taken effect.
 func (c *checker) end(transaction int32) time.Duration {
 	if t := &c.history[transaction]; t.Outcome == Committed {
 		return t.End
@@ -20,21 +20,22 @@ func (c *checker) end(transaction int32) time.Duration {
 
 func (c *checker) begin(transaction int32) time.Duration { return c.history[transaction].Begin }
 
-// access is what one transaction does to what is being ordered.
+// access is an access of one transaction to the key, or to the database, whose accesses are
+// ordered.
 type access struct {
 	transaction int32
 	writes      bool
 }
 
-// sweep calls order for pairs of transactions of which the first had ended before the second began
-// and at least one writes. It goes through time and keeps a frontier: those that have ended, and
-// that no other has ended after which began after their end. What left the frontier is before
-// whatever is in it, so that the pairs imply all others, and there are never more in it than ran at
-// one moment.
+// sweep calls order for pairs of transactions of which the first had ended before the second began,
+// and at least one writes. It goes through the accesses by time and keeps a frontier. A transaction
+// is in the frontier if it has ended, and no other transaction has ended that began after its end.
+// A transaction that has left the frontier is before the transactions in it, so the pairs imply all
+// other pairs. The frontier never has more transactions than ran at one moment.
 //
-// Readers are not ordered among one another: a reader follows the frontier's writers, and only a
-// writer takes something out. A past snapshot is ordered before what began after its end, and after
-// nothing.
+// Readers are not ordered among each other. A reader follows the writers in the frontier, and only
+// a writer removes transactions from it. A past snapshot is ordered before transactions that began
+// after its end, and after no transaction.
 func (c *checker) sweep(accesses []access, order func(before, after int32)) {
 	var writers, readers []int32
 	c.through(accesses, func(e access) {
@@ -63,8 +64,8 @@ func (c *checker) sweep(accesses []access, order func(before, after int32)) {
 	})
 }
 
-// through goes through time, and calls end and begin. What ends and begins at one moment is not
-// ordered: it begins first.
+// through goes through the accesses by time, and calls end and begin. If an end and a begin have
+// the same time, begin is called first, so that the two are not ordered.
 func (c *checker) through(accesses []access, end, begin func(access)) {
 	begins := slices.Clone(accesses)
 	slices.SortStableFunc(begins,
@@ -85,8 +86,8 @@ func (c *checker) through(accesses []access, end, begin func(access)) {
 	}
 }
 
-// realTime draws the order of all transactions. Every one of them counts as writing here: all are
-// ordered.
+// realTime adds the real-time order of all transactions. Every transaction counts as a writer here,
+// so that all are ordered.
 func (c *checker) realTime() {
 	var all []access
 	for i, counted := range c.counted {
@@ -100,7 +101,7 @@ func (c *checker) realTime() {
 	})
 }
 
-// keyRealTime draws the order in real time of the transactions that touch one key.
+// keyRealTime adds the real-time order of the transactions that access one key.
 func (c *checker) keyRealTime(id int32, k *key) {
 	known := make(map[int32]bool)
 	var accesses []access
@@ -146,8 +147,9 @@ func (c *checker) sessions() [][]int32 {
 	return sessions
 }
 
-// sessionOrder draws the order of every session, to the next transaction only. One of unknown
-// outcome is after those before it, and before none: it may take effect late.
+// sessionOrder adds the order of every session, as edges to the next transaction. A transaction of
+// unknown outcome comes after the transactions before it, and before none, because it may take
+// effect late.
 func (c *checker) sessionOrder() {
 	for _, session := range c.sessions() {
 		var last []int32

@@ -80,7 +80,8 @@ func tokens(line string) ([]token, error) {
 	return list, nil
 }
 
-// reader takes tokens one by one; after the first error it gives empty ones, and keeps the error.
+// reader takes tokens one by one. After the first error it returns empty tokens, and keeps the
+// error.
 type reader struct {
 	tokens []token
 	err    error
@@ -254,7 +255,7 @@ func listText(values []string) string {
 	return "[" + strings.Join(words, " ") + "]"
 }
 
-// String is the operation as Parse reads it.
+// String returns the operation in the syntax of Parse.
 func (o Operation) String() string {
 	switch {
 	case o.Kind == Append:
@@ -272,7 +273,7 @@ func (o Operation) String() string {
 	}
 }
 
-// String is the transaction as Parse reads it.
+// String returns the transaction in the syntax of Parse.
 func (t Transaction) String() string {
 	var b strings.Builder
 	name := t.Name

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Recorder collects transactions of many clients at once. It keeps all of them: the driver of the
-// load bounds it.
+// Recorder collects transactions of many clients at once. It keeps all of them, so the caller must
+// bound their number.
 type Recorder struct {
 	begin time.Time
 
@@ -20,21 +20,21 @@ type Recorder struct {
 // NewRecorder starts an empty history.
 func NewRecorder() *Recorder { return &Recorder{begin: time.Now()} }
 
-// nowLocked gives every event a later time than the one before, also where the clock is coarse or
+// nowLocked gives every event a later time than the event before, even if the clock is coarse or
 // stands still.
 func (r *Recorder) nowLocked() time.Duration {
 	r.mu.last = max(time.Since(r.begin), r.mu.last+1)
 	return r.mu.last
 }
 
-// Pending is a transaction that has begun. Record a write before its request leaves, a read when
-// its answer has come. Nothing may be recorded after Committed, Aborted or Unknown.
+// Pending is a transaction that has begun. Record a write before its request is sent, and a read
+// when its answer has arrived. Nothing may be recorded after Committed, Aborted or Unknown.
 type Pending struct {
 	recorder    *Recorder
 	transaction *Transaction
 }
 
-// Begin starts a transaction; it must come before its first request leaves.
+// Begin starts a transaction. It must be called before the transaction's first request is sent.
 func (r *Recorder) Begin(session int) Pending {
 	t := &Transaction{Session: session}
 	r.mu.Lock()
@@ -56,7 +56,7 @@ func (p Pending) Append(key, value string) {
 		Value: value})
 }
 
-// ReadList records what a list was found to hold. The recorder keeps the slice.
+// ReadList records the elements that a read of a list found. The recorder keeps the slice.
 func (p Pending) ReadList(key string, values []string) {
 	p.record(Operation{Kind: ReadList, Key: key, List: values})
 }
@@ -67,7 +67,7 @@ func (p Pending) Write(key, value string) {
 		Value: value})
 }
 
-// Read records what a register was found to hold.
+// Read records the value that a read of a register found.
 func (p Pending) Read(key, value string) { p.record(Operation{Kind: Read, Key: key, Value: value}) }
 
 // ReadAbsent records that a register was not there.
@@ -92,8 +92,8 @@ func (p Pending) end(outcome Outcome, commit Timestamp) {
 	p.transaction.Outcome, p.transaction.Commit = outcome, commit
 }
 
-// Committed ends a transaction that took effect; the timestamp is zero if the database does not
-// tell it.
+// Committed ends a transaction that took effect. commit is zero if the database does not report
+// timestamps.
 func (p Pending) Committed(commit Timestamp) { p.end(Committed, commit) }
 
 // Aborted ends a transaction that certainly had no effect and never will.
@@ -102,15 +102,15 @@ func (p Pending) Aborted() { p.end(Aborted, Timestamp{}) }
 // Unknown ends a transaction whose client gave up, or was told that the outcome is unknown.
 func (p Pending) Unknown() { p.end(Unknown, Timestamp{}) }
 
-// Len is how many transactions were begun.
+// Len is the number of transactions that were begun.
 func (r *Recorder) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.mu.transactions)
 }
 
-// History is a copy of what was recorded so far, by begin. What has not ended is in it with an
-// unknown outcome.
+// History returns a copy of the recorded transactions, in the order of their begins. Transactions
+// that have not ended have an unknown outcome.
 func (r *Recorder) History() []Transaction {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// versions is what is known of the order of a register's versions: for each (none is absence) some
-// that came after it.
+// versions is the known order of a register's versions: it maps each version (none is absence) to
+// some later versions.
 type versions struct {
 	followers map[int32][]follower
-	// preceded are the versions that are known, without real time, to follow another than absence.
+	// preceded has the versions that are known, without real time, to follow a version other than
+	// absence.
 	preceded map[int32]bool
 }
 
@@ -21,12 +22,11 @@ func (v *versions) add(before int32, f follower) {
 	}
 }
 
-// registers draws the dependencies of a key that holds one value. The writer of each value read is
-// known; which version came after which only where a transaction read the one and wrote the other,
-// where the first of all was read (absence), and from real time and timestamps where those are
-// claimed to order versions.
+// registers adds the dependencies of a key that holds one value. The writer of each read value is
+// known. The order of versions is known only if a transaction read one version and wrote the other,
+// if absence was read, or from real time and timestamps if they are claimed to order versions.
 func (c *checker) registers(id int32, k *key) {
-	final := make(map[int32]int32) // what each transaction left behind
+	final := make(map[int32]int32) // the last value that each transaction wrote
 	var installed []int32
 	for v := range k.values {
 		if value := &k.values[v]; value.next == none && c.counted[value.writer] {
@@ -43,7 +43,7 @@ func (c *checker) registers(id int32, k *key) {
 		written, writes := final[r.transaction]
 		if found != none {
 			v := k.values[found]
-			if !c.counted[v.writer] { // aborted
+			if !c.counted[v.writer] { // the writer was aborted
 				if writes {
 					c.found(DirtyUpdate, "%s wrote %s to %s after it read %s, which %s wrote, "+
 						"and %s aborted", c.name(r.transaction),
@@ -64,7 +64,7 @@ func (c *checker) registers(id int32, k *key) {
 		readers[found] = append(readers[found], r.transaction)
 		if writes {
 			updates[found] = append(updates[found], r.transaction)
-			if found != none { // what follows nothing else follows absence, see below
+			if found != none { // versions that follow no other version follow absence, see below
 				order.add(found, follower{transaction: r.transaction, after: written, class: rw})
 			}
 		}
@@ -92,10 +92,10 @@ func (c *checker) registers(id int32, k *key) {
 	}
 }
 
-// follow draws the dependencies between one version's writer and readers, and the writers of
-// versions after it. A group of several transactions that read the version and wrote the next is
-// reported as such; which of them came first is unknown, and anti-dependencies in both directions
-// would only repeat it under another name.
+// follow adds the dependencies between the writer and the readers of one version, and the writers
+// of later versions. If several transactions read the version and wrote the next, they are reported
+// as a lost update. Their order is unknown. Anti-dependencies in both directions would only report
+// the same anomaly under another name.
 func (c *checker) follow(id int32, k *key, before int32, readers []int32, followers []follower,
 	group []int32) {
 	for _, f := range followers {
@@ -160,8 +160,7 @@ func (c *checker) orderByTimestamp(k *key, installed []int32, order *versions) {
 	}
 }
 
-// orderByRealTime orders versions of which the one was written before the transaction of the other
-// began.
+// orderByRealTime orders two versions if one was written before the writer of the other began.
 func (c *checker) orderByRealTime(k *key, installed []int32, order *versions) {
 	if len(installed) < 2 {
 		return

@@ -11,34 +11,35 @@ import (
 type Report struct {
 	Level        Level
 	Transactions int
-	// Committed and Aborted are as recorded; Unknown is how many had an unknown outcome, Observed
-	// how many of those left a trace and count as committed.
+	// Committed, Aborted and Unknown are the numbers of recorded outcomes. Observed is the number
+	// of transactions of unknown outcome whose effect was seen; they count as committed.
 	Committed, Aborted, Unknown, Observed int
-	// Keys and Edges say how much there was to look at.
+	// Keys and Edges are the numbers of keys, and of edges in the dependency graph.
 	Keys, Edges int
-	// Findings are examples of each anomaly, Counts how often each was found. A strongly connected
-	// component of the dependency graph counts once for each of its most elementary classes.
+	// Findings has examples of each anomaly. Counts has the number of findings of each anomaly. A
+	// strongly connected component of the dependency graph counts once for each of its most
+	// elementary classes.
 	Findings []Finding
 	Counts   map[Anomaly]int
-	// GaveUp: the search met its bound. Then there may be shorter cycles than those shown, and a
-	// G-single reported as a G-nonadjacent. Every component is reported all the same.
+	// GaveUp: the search met its bound. Then there may be shorter cycles than the reported ones,
+	// and a G-single may be reported as a G-nonadjacent. Every component is reported all the same.
 	GaveUp bool
 }
 
 // Finding is one anomaly.
 type Finding struct {
 	Anomaly Anomaly
-	// Breaks: the claimed level does not allow the anomaly.
+	// Breaks: the claimed level forbids the anomaly.
 	Breaks bool
-	// Cycle are the dependencies of a cycle; the last leads back to the first.
+	// Cycle has the dependencies of a cycle. The last one leads back to the first.
 	Cycle []Dependency
 	// Component is the number of transactions in the component of a cycle.
 	Component int
-	// Text explains it: the transactions, and why each came before the next.
+	// Text explains the finding: the transactions, and why each came before the next.
 	Text string
 }
 
-// Dependency says that one transaction must come before another. The numbers are places in the
+// Dependency says that one transaction must come before another. The numbers are indices into the
 // history.
 type Dependency struct {
 	From, To int
@@ -75,7 +76,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("%v\n%w", r, errors.Join(failures...))
 }
 
-// String is one line.
+// String returns the report in one line.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d transactions (%d committed, %d aborted, %d of unknown outcome, of which "+

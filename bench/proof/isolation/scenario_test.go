@@ -16,9 +16,9 @@ var levels = map[string]Level{
 	"session": StrongSessionSerialisable, "strict": StrictSerialisable,
 }
 
-// TestScenarios runs the histories in testdata. "check" takes the options level (snapshot,
-// serialisable, session, strict; strict if not given), key-realtime, by-timestamp and forbid,
-// prints whether the level holds, and everything that was found.
+// TestScenarios runs the histories in testdata. The command "check" has the options level
+// (snapshot, serialisable, session or strict; default strict), key-realtime, by-timestamp and
+// forbid. It prints whether the level holds, and all findings.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

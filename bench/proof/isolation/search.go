@@ -1,12 +1,13 @@
 package isolation
 
-// search finds short cycles in components, breadth first, within a number of steps.
+// search finds short cycles in components by breadth-first search, within a number of steps.
 type search struct {
 	graph  *graph
 	steps  int
 	gaveUp bool
-	// seen marks the places of the search with this number; reached is the edge that led to a
-	// place, and depth how many did.
+	// round is the number of the current search. seen has the number of the last search that
+	// reached a place. For such a place, reached is the edge that led to it, origin the place
+	// before, and depth the number of steps.
 	round   int32
 	seen    []int32
 	reached []int32
@@ -34,8 +35,8 @@ func (s *search) enter(component []int32) {
 	}
 }
 
-// reach finds a place that is so many steps from another, and not fewer, and is what is looked for,
-// or none.
+// reach finds a place that is exactly length steps away from another one, and for which found
+// returns true; none if there is no such place.
 func (s *search) reach(v *view, from, length int32, found func(int32) bool) int32 {
 	s.round++
 	s.queue = append(s.queue[:0], from)
@@ -60,13 +61,13 @@ func (s *search) reach(v *view, from, length int32, found func(int32) bool) int3
 	return none
 }
 
-// shortest gives the edges of a short cycle in the component that was entered: a shortest one, if
-// the steps suffice. Among those without adjacent anti-dependencies, one with a single one is
-// preferred. The first attempt is never cut off, so that there always is a cycle.
+// shortest returns the edges of a short cycle in the entered component: a shortest one if the steps
+// suffice. Among the cycles without adjacent anti-dependencies, it prefers one with a single
+// anti-dependency. Its first attempt is not bounded, so that it always returns a cycle.
 func (s *search) shortest(v *view, component []int32) []edge {
 	var best []edge
 	if v.nonadjacent {
-		// Looking for the way back without any anti-dependency gives cycles that have one.
+		// A way back without any anti-dependency gives a cycle with a single one.
 		for _, place := range component {
 			if place&1 == 1 {
 				continue
@@ -107,9 +108,9 @@ func (s *search) exhausted() bool {
 	return s.gaveUp
 }
 
-// way is a shortest way from one place to another (or back to it) inside the component, shorter
-// than limit if that is positive, or nil. Without antis it uses no anti-dependency; if bounded it
-// may be cut off.
+// way returns a shortest path from one place to another (or back to the same place) inside the
+// component, shorter than limit if limit is positive; nil if there is none. If antis is false, the
+// path uses no anti-dependency. If bounded is true, the search may stop at the bound of steps.
 func (s *search) way(v *view, from, to int32, limit int, antis, bounded bool) []edge {
 	s.round++
 	s.queue = append(s.queue[:0], from)

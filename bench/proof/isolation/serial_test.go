@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// shape is what serial executions consist of.
+// shape describes serial executions.
 type shape struct {
 	transactions, clients, keysAtOnce, perKey int
 	lists                                     bool
-	// trouble is how many of a hundred transactions abort, are never heard of again, or read the
+	// trouble is the percentage of transactions that abort, have an unknown outcome, or read the
 	// past.
 	trouble int
 }
 
-// serialExecution runs transactions one after the other on one copy, each at some moment between
-// its begin and its end; those of unknown outcome perhaps after their end, or not at all. Keys are
-// used for a while and then left, as a load should.
+// serialExecution runs transactions one after the other on one copy. Each takes effect at some
+// moment between its begin and its end. A transaction of unknown outcome may take effect after its
+// end, or not at all. Keys are used for a while and then no more, as in a good load.
 func serialExecution(seed uint64, s shape) []Transaction {
 	const step = 10
 	random := rand.New(rand.NewPCG(seed, 2))
@@ -27,7 +27,7 @@ func serialExecution(seed uint64, s shape) []Transaction {
 	var (
 		history []Transaction
 		states  = map[string][][]string{} // all versions of a key
-		written = map[string][]int{}      // and when they were written
+		written = map[string][]int{}      // the times of these versions
 		ended   = make([]int, s.clients)
 		value   int
 	)
@@ -54,7 +54,7 @@ func serialExecution(seed uint64, s shape) []Transaction {
 		now := i * step
 		client := random.IntN(s.clients)
 		if ended[client] >= now {
-			continue // still busy
+			continue // the session is still busy
 		}
 		t := Transaction{Name: fmt.Sprint("t", i), Session: client, Outcome: Committed}
 		begin := ended[client] + 1 + random.IntN(now-ended[client])
@@ -151,8 +151,8 @@ func FuzzSerialExecutionsAreClean(f *testing.F) {
 	})
 }
 
-// FuzzParse: what can be read is written so that it reads the same again, and can be checked
-// without harm.
+// FuzzParse: a history that Parse accepts is printed so that Parse reads the same history again,
+// and Check does not panic.
 func FuzzParse(f *testing.F) {
 	f.Add("t1 s1 [0,10] commit: append x 1, read y [2 3]")
 	f.Add("t2 s2 [5,] unknown ts=4.1 final: write z 7, read z 7, read w nil")
@@ -179,8 +179,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// BenchmarkCheck takes about 100,000 transactions: good ones, and those of databases that are wrong
-// everywhere.
+// BenchmarkCheck checks about 100,000 transactions: correct ones, and those of very wrong
+// databases.
 func BenchmarkCheck(b *testing.B) {
 	serial := shape{transactions: 147_000, clients: 20, keysAtOnce: 10, perKey: 40, trouble: 2}
 	for _, bench := range []struct {

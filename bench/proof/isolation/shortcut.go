@@ -2,13 +2,13 @@ package isolation
 
 import "slices"
 
-// The order of sessions and of real time is drawn sparsely: what is far apart in time is linked
-// through all that lies between. A short cycle needs the direct link, so it is not looked for in
-// the graph but made from the times. One link in real time is enough: of two in one cycle, from a
-// to b and from c to d, either a had ended before d began or c before b, and that one closes a
-// shorter cycle.
+// The graph has few edges for the order of sessions and of real time: transactions that are far
+// apart in time are linked through the transactions between them. A short cycle needs the direct
+// edge, so such a cycle is not searched in the graph, but made from the times. One real-time edge
+// in a cycle is enough. If a cycle has two, from a to b and from c to d, then either a had ended
+// before d began, or c before b. That edge closes a shorter cycle.
 
-// link is the edge of order from one transaction to another that a pass may use, if there is one.
+// link returns the order edge from one transaction to another that a pass may use, if there is one.
 func (c *checker) link(p pass, from, to int32) (edge, bool) {
 	e := edge{from: from, to: to, key: none, before: none, after: none}
 	n := int32(len(c.history))
@@ -31,8 +31,8 @@ func (c *checker) link(p pass, from, to int32) (edge, bool) {
 	}
 }
 
-// closed finds a cycle of a few dependencies that a single link closes: one dependency, if there is
-// such a cycle, or two, and so on.
+// closed finds a cycle of up to four dependencies and one order edge. It prefers fewer
+// dependencies.
 func (c *checker) closed(s *search, v *view, component []int32, p pass) []edge {
 	const longest = 4
 	if p.extra == plainEdges {
@@ -45,7 +45,7 @@ func (c *checker) closed(s *search, v *view, component []int32, p pass) []edge {
 			if s.exhausted() {
 				return nil
 			}
-			// the link leads to the start, and is no anti-dependency
+			// the order edge leads to start, and is no anti-dependency
 			if v.nonadjacent && start&1 == 1 {
 				continue
 			}
@@ -62,7 +62,7 @@ func (c *checker) closed(s *search, v *view, component []int32, p pass) []edge {
 	return nil
 }
 
-// shortened leaves out as much of a cycle as one link can stand for.
+// shortened replaces as much of a cycle as possible by one order edge.
 func (c *checker) shortened(cycle []edge, p pass) []edge {
 	const longest = 64
 	if p.extra == plainEdges {

@@ -1,7 +1,7 @@
 package isolation
 
-// timestamps compares the timestamps that the database told with the order that is proved without
-// them.
+// timestamps compares the timestamps that the database reported with the order that is proved
+// without timestamps.
 func (c *checker) timestamps() {
 	for i := range c.graph.edges {
 		c.edgeTimestamps(&c.graph.edges[i])
@@ -17,10 +17,10 @@ func (c *checker) timestamps() {
 	}
 }
 
-// edgeTimestamps: what was overwritten is older than what overwrote it, what was read not younger
-// than its reader, and what a reader did not see yet younger than the moment it read. Under
-// snapshot isolation a writer reads an older moment than it commits at, so that its
-// anti-dependencies say nothing.
+// edgeTimestamps checks the timestamps of an edge. An overwritten version is older than the version
+// that overwrote it. A version is not younger than its readers. A version that a reader did not see
+// yet is younger than the reader's timestamp. Under snapshot isolation a writer reads at an older
+// timestamp than its commit timestamp, so its anti-dependencies prove nothing.
 func (c *checker) edgeTimestamps(e *edge) {
 	if int(e.from) >= len(c.history) || int(e.to) >= len(c.history) || e.key == none ||
 		e.class&(ww|wr|rw) == 0 {
@@ -61,14 +61,15 @@ func (c *checker) sessionTimestamps() {
 	}
 }
 
-// reached is a timestamp that no later transaction may go below: that of a transaction that wrote,
-// and had ended; or of one that another had seen, which had ended.
+// reached is a commit timestamp that no later transaction may go below. Either its writer has ended
+// (seenBy is none), or the transaction seenBy, which saw it, has ended.
 type reached struct{ writer, seenBy int32 }
 
 // realTimeTimestamps follows the highest timestamp that had been reached before each transaction
-// began. One at which a transaction has only read binds no transaction: on a node with a fast clock
-// it may lie ahead, as long as nothing is missed afterwards. What it has seen does bind, whether
-// its writer has been told of its commit by then or not.
+// began. The read timestamp of a transaction that only reads does not bind later transactions: on a
+// node with a fast clock it may lie ahead, as long as nothing is missed afterwards. The versions
+// that such a transaction saw do bind, even if their writers have not been told of their commits by
+// then.
 func (c *checker) realTimeTimestamps() {
 	at := func(r reached) Timestamp { return c.history[r.writer].Commit }
 	binds := make([]reached, len(c.history))

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Kind is what a micro-operation does to its key. A key holds either a list (Append, ReadList) or a
+// Kind is the kind of an operation on a key. A key holds either a list (Append, ReadList) or a
 // register (Write, Read), never both.
 type Kind uint8
 
 const (
 	// Append adds Value at the end of the key's list.
 	Append Kind = iota
-	// ReadList found List; a key that is not there has the empty list.
+	// ReadList found List. An absent key has the empty list.
 	ReadList
-	// Write makes Value the key's value.
+	// Write sets the value of the key to Value.
 	Write
-	// Read found Value, or, with Absent, nothing. Nothing is what a key holds before its first
-	// write.
+	// Read found Value, or found the key absent (Absent). A key is absent before its first write.
 	Read
 )
 
-// Operation is one micro-operation. A read is only recorded with its answer.
+// Operation is one operation of a transaction. A read is recorded only with its answer.
 type Operation struct {
 	Kind Kind
 	Key  string
-	// Value is what an Append or a Write wrote, and what a Read found. No value is ever written
+	// Value is the value that an Append or a Write wrote, or that a Read found. No value is written
 	// twice to one key.
 	Value string
-	// Absent says that a Read found nothing.
+	// Absent says that a Read found the key absent.
 	Absent bool
-	// List is what a ReadList found. The checker keeps it and does not change it.
+	// List has the elements that a ReadList found. The checker keeps the slice and does not change
+	// it.
 	List []string
 }
 
@@ -63,14 +63,14 @@ func (o Outcome) String() string {
 	}
 }
 
-// Timestamp is where a database that has commit timestamps says that a transaction lies. The zero
-// Timestamp is none.
+// Timestamp is the commit timestamp or read timestamp of a transaction, in a database that reports
+// timestamps. The zero Timestamp means that there is none.
 type Timestamp struct {
 	Wall    int64
 	Logical uint32
 }
 
-// IsZero says that no timestamp was given.
+// IsZero says whether there is no timestamp.
 func (t Timestamp) IsZero() bool { return t == Timestamp{} }
 
 // Less orders timestamps.
@@ -80,35 +80,34 @@ func (t Timestamp) Less(other Timestamp) bool {
 
 func (t Timestamp) String() string { return fmt.Sprintf("%d.%d", t.Wall, t.Logical) }
 
-// Transaction is one attempt of one client. An attempt that is repeated with the same values is one
-// transaction; one that is repeated with others is an aborted transaction and a new one.
+// Transaction is one attempt of one client. Repeated attempts with the same values are one
+// transaction. If an attempt is repeated with other values, the first attempt is an aborted
+// transaction, and the second one a new transaction.
 type Transaction struct {
-	// Name is for people; without one a transaction is called by its place in the history: T0, T1,
-	// ...
+	// Name is for readers of reports. The default is the index in the history: T0, T1, ...
 	Name string
 	// Session is the client. A session's transactions follow one another: each begins after the one
 	// before has ended.
 	Session int
-	// Begin and End are offsets on one monotonic clock: Begin is before the first request left, End
-	// after the last answer came. Equal times order nothing. The End of an unknown transaction says
-	// only when the client gave up; 0 is never.
+	// Begin and End are offsets on one monotonic clock: Begin before the first request was sent,
+	// End after the last answer arrived. Equal times order nothing. The End of an unknown
+	// transaction is only the time when the client gave up; 0: the transaction did not end.
 	Begin, End time.Duration
 	Outcome    Outcome
 	Operations []Operation
 
-	// Commit is the transaction's timestamp if the database told it; of a transaction that writes
-	// nothing, its read timestamp.
+	// Commit is the commit timestamp if the database reported it, or the read timestamp of a
+	// transaction that writes nothing.
 	Commit Timestamp
-	// Snapshot marks a read-only transaction that asked for one past moment by its timestamp. It
-	// sees that moment, which may be long before its Begin: nothing that ended before it has to be
-	// in it.
+	// Snapshot is the timestamp of a read-only transaction that asked for a past timestamp. It may
+	// be long before Begin, so the transaction need not see everything that ended before its Begin.
 	Snapshot Timestamp
 	// Final marks a transaction that read when all others had ended and the database was whole
-	// again: what was committed and is not in its lists is lost, at every level.
+	// again. A committed element that is not in its lists is lost, at every level.
 	Final bool
 }
 
-// timestamp is where the transaction says it lies, if it does.
+// timestamp returns the timestamp of the transaction; zero if there is none.
 func (t *Transaction) timestamp() Timestamp {
 	if !t.Snapshot.IsZero() {
 		return t.Snapshot

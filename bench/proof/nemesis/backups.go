@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
-// loads are the workloads of a run: those that were asked for, or the usual ones. Backups go to a
-// directory beside those of the servers, which no fault concerns.
+// loads returns the workloads of a run: the workloads that the command line names, or the standard
+// ones. Backups go to a directory beside the servers' directories. No fault affects that directory.
 func loads(names []string, dir string) ([]driver.Workload, error) {
 	backups, err := backing(filepath.Join(dir, "backups"))
 	if err != nil {
@@ -30,7 +30,7 @@ func loads(names []string, dir string) ([]driver.Workload, error) {
 	return chosen, err
 }
 
-// withoutBackups are the names of the other workloads.
+// withoutBackups returns the names of the workloads that make no backups.
 func withoutBackups(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names),
 		func(name string) bool { return name == restores.Name })

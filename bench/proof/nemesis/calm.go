@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// restEvery is after how many steps, and besides at the end, the cluster is left alone until
-	// nothing is felt of any fault, and for restLasts after that: what fails then is a violation.
-	// Otherwise a storm follows upon the other.
+	// restEvery is the number of steps between two rests. There is a rest at the end of a run, too. In
+	// a rest the cluster is left alone until no fault has an effect any more, and then for restLasts.
+	// An operation that fails in a rest is a violation. Without a rest, one storm follows another.
 	restEvery = 5
 	restLasts = 15 * time.Second
 )
@@ -23,17 +23,17 @@ func (n *nemesis) rest(ctx context.Context) error {
 	return pass(ctx, max(0, time.Until(since))+restLasts)
 }
 
-// lookout notices when the machine had no time for this process: then it has none for the servers
-// either, and it is a storm.
+// lookout notices when the machine gave this process no time to run. The servers had no time either
+// then, so such a period counts as a storm.
 type lookout struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-// lookoutEvery is how often the lookout wants to run.
+// lookoutEvery is the time between two looks of the lookout.
 const lookoutEvery = 20 * ms
 
-// look notices a standstill that has not been noticed yet.
+// look records a standstill that is not recorded yet.
 func (l *lookout) look(weather *calm.Weather) {
 	l.mu.Lock()
 	now := time.Now()
@@ -48,7 +48,7 @@ func (l *lookout) look(weather *calm.Weather) {
 	}
 }
 
-// watch looks again and again until ctx ends.
+// watch calls look again and again until ctx ends.
 func (l *lookout) watch(ctx context.Context, weather *calm.Weather) {
 	ticker := time.NewTicker(lookoutEvery)
 	defer ticker.Stop()

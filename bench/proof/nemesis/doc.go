@@ -1,12 +1,11 @@
-// Command nemesis runs a cluster of separate processes, breaks it in all the ways that servers
-// break, by a random schedule from a seed, and checks what clients were told: `make nemesis
-// MINUTES=10 SEED=1`.
+// Command nemesis runs a cluster of separate processes, causes faults by a random schedule from a
+// seed, and checks the answers that clients got: `make nemesis MINUTES=10 SEED=1`.
 //
-// The cluster is three core servers and five data nodes, each with a network namespace and a small
-// disk of its own where root can have them (package links says what else there is). The traffic and
-// its checks are those of package proof, beside probes that write and read one key of every
-// partition all the time. Whatever a fault does to the probes is its availability (package
-// availability); a table of that is printed at the end.
+// The cluster has three core servers and five data nodes. If the user is root, each has a network
+// namespace and a small disk of its own (package links describes the alternative). The traffic and
+// its checks are those of package proof. Besides, probes write and read one key of every partition
+// all the time. The pauses of the probes' answers measure the availability under each fault
+// (package availability). A table of the pauses is printed at the end.
 //
 // # Parts
 //
@@ -24,12 +23,12 @@
 //
 // # What fails a run
 //
-// A broken promise to a client; an operation that fails in calm (package calm); a process that
-// ends by itself; replicas that differ at the same applied index; a failed replica; a core without
-// the members that it should have; a cluster that is whole again and does not serve again. The
-// directory then stays, with the schedule, the history, the report and the logs of the servers,
-// and the exit code is 1. A pause longer than the faults explain is a finding: it is reported, and
-// does not fail the run, because it may be the machine that was slow.
+// A broken promise to a client; an operation that fails in calm (package calm); a process that ends
+// by itself; replicas that differ at the same applied index; a failed replica; a core without the
+// members that it should have; a cluster without faults that does not serve again. The directory of
+// the run is then kept, with the schedule, the history, the report and the logs of the servers, and
+// the exit code is 1. A pause that is longer than the faults explain is a finding. It is reported,
+// and does not fail the run, because the machine may have been slow.
 //
-// The package does not retry what failed, and asserts no timing.
+// The package does not retry failed operations, and asserts no timing.
 package main

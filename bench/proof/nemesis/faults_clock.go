@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// farthest is how far a clock is set off within the bound: two of them may be apart by twice that.
+// farthest is the largest offset of a clock within the bound. Two clocks may differ by twice this
+// offset.
 const farthest = maxOffset * 2 / 5
 
 func clockWithin(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -22,8 +23,8 @@ func clockWithin(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	}, nil
 }
 
-// clockBeyond sets the clock of a node off by more than the cluster is promised. The node must
-// notice and serve nothing.
+// clockBeyond sets the clock of a node off by more than the bound of the cluster. The node must
+// notice this, and must serve nothing.
 func clockBeyond(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 	server, offset := anyNode(random), between(random, 2*maxOffset, 5*time.Second)
 	if random.IntN(2) == 0 {
@@ -39,8 +40,8 @@ func clockBeyond(w *world, random *rand.Rand, hold time.Duration) (*fault, error
 		end: func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			// A finding and no violation: a node on a machine that has no time for it measures
-			// late.
+			// This is a finding, not a violation: on a machine that has no time for the node, the node
+			// measures late.
 			if w.servers[server].Ready(ctx) == nil {
 				w.journal.finding("%s says that it is ready after %v with a clock that is %v off",
 					name, hold.Round(ms), offset.Round(ms))

@@ -12,27 +12,30 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// Members of the core are replaced while their leader, or any other, is killed again and again. The
-// data moves nowhere and no data node is touched, so every partition has to serve all the while.
+// Members of the core are replaced while their leader, or any other member, is killed again and
+// again. No data moves and no data node has a fault, so every partition has to serve during the
+// whole fault.
 
 const (
-	// offerPatience is how long a core server with an empty directory may take to offer itself before
-	// the schedule goes on; it is asked again later.
+	// offerPatience is the time for which the schedule waits until a core server with an empty
+	// directory offers itself as a member. After this time the schedule goes on, and asks again later.
 	offerPatience = 5 * time.Second
-	// counting is how long a core that has lost one member may take to answer: an election, and a
-	// client's way to the new leader.
+	// counting is the longest time for an answer of a core that has lost one member. It includes an
+	// election, and a client's search for the new leader.
 	counting = 20 * time.Second
 )
 
-// way is how a member of the core goes.
+// way is the way in which a member leaves the core.
 type way int
 
 const (
-	// lost: its server is killed, its directory is gone, and a new one takes its place there.
+	// lost: the member's server is killed and its directory is removed. A new member takes its place
+	// at the same address.
 	lost way = iota
-	// stopped: the same after a clean stop.
+	// stopped: the same as lost, but after a clean stop.
 	stopped
-	// removed: it is removed while its server runs, and a new directory at its address is added.
+	// removed: the member is removed while its server runs, and a new directory at its address is
+	// added.
 	removed
 	ways
 )
@@ -42,31 +45,32 @@ func (x way) String() string {
 		"is removed, and another added"}[x]
 }
 
-// replacement is one of a member of the core.
+// replacement is the replacement of one member of the core.
 type replacement struct {
 	address string
 	how     way
-	// former is the id of the member that goes.
+	// former is the id of the member that leaves.
 	former uint64
-	// anew: the server has a new directory.
+	// anew is true when the server has a new directory.
 	anew bool
 }
 
-// act is what is to be done next for a replacement.
+// act is the next action of a replacement.
 type act int
 
 const (
-	// look: the core does it, or it is done.
+	// look: no action. The core does the rest, or the replacement is done.
 	look act = iota
-	// remove has the core remove the former member, begin gives its server an empty directory, add
-	// has the core add that, and replace has it take the former's place.
+	// remove makes the core remove the former member. begin gives the former member's server an empty
+	// directory. add makes the core add the new member. replace makes the new member take the former
+	// member's place.
 	remove
 	begin
 	add
 	replace
 )
 
-// next says what is to be done, as the core is.
+// next returns the next action, given the state of the core.
 func (r *replacement) next(core admin.Core) act {
 	there, came := false, false
 	for _, m := range core.Members {
@@ -88,8 +92,8 @@ func (r *replacement) next(core admin.Core) act {
 	return add
 }
 
-// wholeCore says what is wrong with a core whose members are to be those at the addresses, but not
-// the former; empty: nothing.
+// wholeCore describes what is wrong with a core whose members should be at the given addresses,
+// without the former member. The text is empty if nothing is wrong.
 func wholeCore(core admin.Core, addresses []string, former uint64) string {
 	var wrong []string
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
@@ -128,7 +132,7 @@ func wholeCore(core admin.Core, addresses []string, former uint64) string {
 	return strings.Join(wrong, "; ")
 }
 
-// coreAddresses are where the core servers are.
+// coreAddresses returns the addresses of the core servers.
 func (w *world) coreAddresses() []string {
 	var list []string
 	for _, s := range w.servers[:cores] {
@@ -179,8 +183,8 @@ func replaceMember(w *world, random *rand.Rand, _ time.Duration) (*fault, error)
 		end: func() error { return w.settleCore(what, r, server, random) }}, nil
 }
 
-// advance does what is to be done for a replacement, until the core does the rest or for a time. A
-// core that does not answer is asked again later.
+// advance takes the next actions of a replacement, until the core does the rest or the patience
+// ends. If the core does not answer, the next call tries again.
 func (w *world) advance(r *replacement, server int, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * ms) {
 		wants, err := begin, error(nil)
@@ -229,8 +233,8 @@ func (w *world) newMember(r *replacement, server int) error {
 	return w.beginAnew(server)
 }
 
-// settleCore waits until a replacement is done, and then has the core do without another of its
-// members: the newcomer counts.
+// settleCore waits until a replacement is done. Then it kills another member: the core can work
+// without that member only if the new member counts.
 func (w *world) settleCore(what string, r *replacement, server int, random *rand.Rand) error {
 	if !w.awaitCore(what, r.former, migrationPatience, func() error {
 		return w.advance(r, server, time.Second)
@@ -245,7 +249,7 @@ func (w *world) settleCore(what string, r *replacement, server int, random *rand
 	deadline := time.Now().Add(counting)
 	var err error
 	for {
-		// What changes is recorded, which takes a quorum.
+		// The change is recorded, which needs a quorum.
 		err = w.askFor(counting, func(ctx context.Context, c *kv.Client) error {
 			for _, delay := range []time.Duration{repairDelay + time.Second, repairDelay} {
 				if _, err := admin.New(c).LimitPlacement(ctx,
@@ -267,8 +271,9 @@ func (w *world) settleCore(what string, r *replacement, server int, random *rand
 	return w.startAll([]int{other})
 }
 
-// awaitCore waits until the core is whole without the former member; anything else is a violation.
-// press, if not nil, is called before each look.
+// awaitCore waits until the core is whole without the former member. If this takes longer than the
+// patience, awaitCore records a violation. If press is not nil, it is called before each look. An
+// error of press is a violation, too.
 func (w *world) awaitCore(what string, former uint64, patience time.Duration,
 	press func() error) bool {
 	wrong := "it was not looked at"
@@ -297,7 +302,7 @@ func (w *world) awaitCore(what string, former uint64, patience time.Duration,
 	return false
 }
 
-// askFor is ask with a patience of its own.
+// askFor is ask with the given patience.
 func (w *world) askFor(patience time.Duration, do func(context.Context, *kv.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -17,8 +17,8 @@ func fillAll(w *world, _ *rand.Rand, _ time.Duration) (*fault, error) {
 	return fillThese(w, allServers()[cores:])
 }
 
-// fillThese fills disks. Their servers refuse to write until they have handed over what they lead
-// to others that have room; so clients may be refused.
+// fillThese fills disks. Servers with a full disk refuse writes until they have transferred their
+// leaderships to servers with free space. So requests of clients may be refused.
 func fillThese(w *world, list []int) (*fault, error) {
 	empty := func() error {
 		var failures []error
@@ -45,7 +45,7 @@ func slowDisk(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 		Works: between(random, ms, 50*ms)}, hold)
 }
 
-// stutterOf stalls a disk by a goroutine of its own, so that it works again in any case: a process
+// stutterOf stalls a disk. A goroutine of its own ends the stall in any case, because a process
 // that waits for a disk cannot even be killed.
 func stutterOf(w *world, server int, s fleet.Stutter, hold time.Duration) (*fault, error) {
 	what := fmt.Sprintf("the disk of %s stalls", w.servers[server].Name)

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 )
 
-// shaped is a fault that gives links shapes for as long as it lasts.
+// shaped is a fault that gives shapes to links for its duration.
 func (w *world) shaped(shapes map[links.Link]links.Shape, e effect, format string,
 	arguments ...any) (*fault, error) {
 	layer, err := w.layers.add(shapes)
@@ -19,7 +19,8 @@ func (w *world) shaped(shapes map[links.Link]links.Shape, e effect, format strin
 		end: func() error { return w.layers.set(layer, nil) }}, nil
 }
 
-// around is the links from a server to all others, or to it, or both.
+// around returns shapes for the links from a server to all others, or to the server from all
+// others, or for both directions.
 func around(server int, from, to, clients bool, s links.Shape) map[links.Link]links.Shape {
 	shapes := make(map[links.Link]links.Shape)
 	self := links.Host(server)
@@ -151,7 +152,7 @@ func slowLinks(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	return w.shaped(shapes, effect{}, "%s: %v", what, s)
 }
 
-// flap cuts a server off and lets it back, again and again.
+// flap cuts a server off and connects it again, several times.
 func flap(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, s := anyServer(random), anyCut(random)
 	down, up := between(random, 100*ms, 1500*ms), between(random, 100*ms, 1500*ms)

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// mergePartitions merges neighbours, of any keyspaces, while servers are killed, stopped, cut off
-// and have their disks stall. Half of the merges are waited for before the next one; and a replica
-// of some moves meanwhile.
+// mergePartitions merges neighbouring partitions of any keyspace. Meanwhile servers are killed,
+// stopped and cut off, and their disks stall. The fault waits for the end of half of the merges
+// before the next merge. During some merges a replica of the partition moves.
 func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	f, err := w.migration("partitions merge", -1, random,
 		func(ctx context.Context, c *kv.Client) error {
@@ -32,7 +32,8 @@ func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 				if random.IntN(4) == 0 && moveOne(ctx, c, p, random) {
 					moves++
 				}
-				// One that is refused, as there is a change under way, is no harm.
+				// The core may refuse a merge because a change of the partition is under way. This is no
+				// failure.
 				m, err := admin.New(c).MergePartition(ctx, p.ID)
 				if err != nil {
 					continue
@@ -53,7 +54,7 @@ func mergePartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 	return f, nil
 }
 
-// withNeighbours are the partitions with a right neighbour that they can merge with.
+// withNeighbours returns the partitions with a right neighbour that they can merge with.
 func withNeighbours(partitions []admin.PartitionInfo) (left []admin.PartitionInfo) {
 	all := slices.SortedFunc(slices.Values(partitions), func(a, b admin.PartitionInfo) int {
 		return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), cmp.Compare(a.Hash, b.Hash),
@@ -67,7 +68,8 @@ func withNeighbours(partitions []admin.PartitionInfo) (left []admin.PartitionInf
 	return left
 }
 
-// moveOne has a replica of a partition move to a node without one, and says whether it is to.
+// moveOne moves a replica of a partition to a node without a replica, and reports whether the core
+// has accepted the move.
 func moveOne(ctx context.Context, c *kv.Client, p admin.PartitionInfo, random *rand.Rand) bool {
 	nodes, err := admin.New(c).Nodes(ctx)
 	if err != nil {
@@ -83,7 +85,7 @@ func moveOne(ctx context.Context, c *kv.Client, p admin.PartitionInfo, random *r
 	return false
 }
 
-// awaitOperator waits until an operator has ended, for as long as a merge may be expected to take.
+// awaitOperator waits until an operator has ended, but no longer than a merge may take.
 func awaitOperator(ctx context.Context, c *kv.Client, id uint64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -101,7 +103,7 @@ func awaitOperator(ctx context.Context, c *kv.Client, id uint64) {
 	}
 }
 
-// harry has more than kills happen to servers while a migration goes on.
+// harry makes stops, cuts and stalled disks happen to servers during a migration, besides kills.
 func (w *world) harry(f *fault, random *rand.Rand) {
 	kill, end := f.again, f.end
 	var last *fault

@@ -12,20 +12,20 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// Placement is paused but for the faults in this file, so that the other steps know where replicas
-// are, and can say what has to go on. In a step of theirs servers are killed besides; what serves
-// then is not judged, what is served is.
+// Placement is paused except for the faults in this file. So the other steps know where the
+// replicas are, and which partitions must serve. During a step with a fault of this file, servers
+// are killed as well. Then pauses are not judged, but answers are.
 
 const (
-	// placementPatience bounds a call to the core, and migrationPatience how long a change of
-	// placement may take when everything is whole.
+	// placementPatience bounds a call to the core. migrationPatience bounds the time of a change of
+	// placement when there is no fault.
 	placementPatience = 20 * time.Second
 	migrationPatience = 2 * time.Minute
 	// repairDelay is longer than the longest time for which a server is down.
 	repairDelay = 20 * time.Second
 )
 
-// ask asks the core for something with a client of its own.
+// ask sends a request to the core with a client of its own.
 func (w *world) ask(what string, do func(context.Context, *kv.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), placementPatience)
 	defer cancel()
@@ -40,7 +40,7 @@ func (w *world) ask(what string, do func(context.Context, *kv.Client) error) err
 	return nil
 }
 
-// limitPlacement makes placement as quick as a run is short, and pauses it.
+// limitPlacement makes placement fast enough for a short run, and pauses it.
 func (w *world) limitPlacement() error {
 	return w.ask("set placement up", func(ctx context.Context, c *kv.Client) error {
 		_, err := admin.New(c).LimitPlacement(ctx, admin.PlacementSettings{RepairDelay: repairDelay,
@@ -52,8 +52,9 @@ func (w *world) limitPlacement() error {
 	})
 }
 
-// migration is a fault during which replicas move. done says whether what was asked for has come
-// about. Servers but spared are killed meanwhile: one whose node is gone would not start again.
+// migration is a fault during which replicas move. done reports whether the requested change has
+// happened. Meanwhile servers are killed, except the server spared: a server whose node was removed
+// would not start again.
 func (w *world) migration(what string, spared int, random *rand.Rand,
 	begin func(context.Context, *kv.Client) error,
 	done func(context.Context, *kv.Client) (bool, error)) (*fault, error) {
@@ -82,7 +83,7 @@ func (w *world) migration(what string, spared int, random *rand.Rand,
 		end: func() error { return w.settlePlacement(what, done) }}, nil
 }
 
-// settlePlacement waits until a migration is over, and pauses placement.
+// settlePlacement waits until a migration has ended, and pauses placement.
 func (w *world) settlePlacement(what string,
 	done func(context.Context, *kv.Client) (bool, error)) error {
 	deadline := time.Now().Add(migrationPatience)
@@ -117,7 +118,7 @@ func (w *world) settlePlacement(what string,
 	})
 }
 
-// nodeOf is the node that a server is now.
+// nodeOf returns the id of the node that a server has at present.
 func (w *world) nodeOf(ctx context.Context, c *kv.Client, server int) (uint64, error) {
 	nodes, err := admin.New(c).Nodes(ctx)
 	if err != nil {
@@ -131,7 +132,7 @@ func (w *world) nodeOf(ctx context.Context, c *kv.Client, server int) (uint64, e
 	return 0, fmt.Errorf("no node is at %s", w.servers[server].Address())
 }
 
-// whole is driver.Whole with no node lost.
+// whole is driver.Whole without a lost node.
 func whole(ctx context.Context, c *kv.Client) (bool, error) { return driver.Whole(ctx, c) }
 
 // moveReplicas moves replicas of several partitions to other nodes.
@@ -152,7 +153,7 @@ func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) 
 				if n.Alive && n.Status == admin.NodeActive && !slices.ContainsFunc(p.Replicas,
 					func(r admin.ReplicaInfo) bool { return r.Node == n.ID }) {
 					from := p.Replicas[random.IntN(len(p.Replicas))].Node
-					// One that is refused, as there is another under way, is no harm.
+					// The core may refuse a move because another move is under way. This is no failure.
 					if admin.New(c).MoveReplica(ctx, p.ID, from, n.ID) == nil {
 						moves++
 					}
@@ -166,13 +167,13 @@ func moveReplicas(w *world, random *rand.Rand, _ time.Duration) (*fault, error) 
 }
 
 const (
-	// splitSample is how many keys of a keyspace are looked at for some to split at, splitMost how
-	// many partitions there may be: with more, each seldom meets a fault.
+	// splitSample is the number of keys of a keyspace from which the split points are drawn. splitMost
+	// is the largest number of partitions. With more partitions, each partition seldom meets a fault.
 	splitSample = 500
 	splitMost   = 120
 )
 
-// splitPartitions splits partitions of several keyspaces, at keys that are there.
+// splitPartitions splits partitions of several keyspaces, at existing keys.
 func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	splits := 0
 	return w.migration("partitions split", -1, random, func(ctx context.Context, c *kv.Client) error {
@@ -195,7 +196,7 @@ func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 			if len(found) == 0 {
 				continue
 			}
-			// One that is refused, as there is a change under way, is no harm.
+			// The core may refuse a split because a change is under way. This is no failure.
 			s, err := admin.New(c).SplitPartition(ctx, keyspace, found[random.IntN(len(found))])
 			if err == nil && s.Operator != 0 {
 				splits++
@@ -206,7 +207,7 @@ func splitPartitions(w *world, random *rand.Rand, _ time.Duration) (*fault, erro
 	}, whole)
 }
 
-// drainNode has a node lead nothing for a while.
+// drainNode makes a node lead no partition for a while.
 func drainNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, node := anyNode(random), uint64(0)
 	return w.migration("drain of "+w.servers[server].Name, -1, random,
@@ -223,7 +224,7 @@ func drainNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 		})
 }
 
-// retireNode decommissions a node. Its server begins anew, with an empty directory.
+// retireNode decommissions a node. Its server then starts with an empty directory.
 func retireNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server, node, replaced := anyNode(random), uint64(0), false
 	return w.migration("decommissioning of "+w.servers[server].Name, server, random,
@@ -247,8 +248,8 @@ func retireNode(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 		})
 }
 
-// loseDirectory takes a data node's directory away. Its server comes back as another node, and what
-// it held is replaced.
+// loseDirectory removes a data node's directory. Its server comes back as another node, and the
+// lost replicas are replaced.
 func loseDirectory(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 	server := anyNode(random)
 	return w.migration("loss of the directory of "+w.servers[server].Name, -1, random,

@@ -17,7 +17,7 @@ func (w *world) names(list []int) string {
 	return strings.Join(names, ", ")
 }
 
-// upOf drops the servers that are down already.
+// upOf returns the servers of a list that run.
 func (w *world) upOf(list []int) []int {
 	running := w.running()
 	return slices.DeleteFunc(list, func(i int) bool { return !slices.Contains(running, i) })
@@ -48,7 +48,7 @@ func killThese(w *world, list []int) (*fault, error) {
 		end: func() error { return w.startAll(list) }}, nil
 }
 
-// stopPatience is how long a server may take to stop cleanly.
+// stopPatience is the longest time for the clean stop of a server.
 const stopPatience = 20 * time.Second
 
 func stopServer(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
@@ -60,7 +60,7 @@ func stopServer(w *world, random *rand.Rand, _ time.Duration) (*fault, error) {
 		end: func() error { return w.startAll(list) }}, nil
 }
 
-// stop has a server end by SIGTERM.
+// stop ends a server with SIGTERM.
 func (w *world) stop(server int) {
 	w.mu.Lock()
 	w.mu.down[server] = true

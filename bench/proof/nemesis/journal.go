@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// journal is what a run has to say: to the screen, and with more detail to a file. It is safe for
-// concurrent use.
+// journal has the messages of a run. It writes them to the screen, and with more detail to a file.
+// It is safe for concurrent use.
 type journal struct {
 	began  time.Time
 	screen io.Writer
@@ -20,7 +20,7 @@ type journal struct {
 
 	mu struct {
 		sync.Mutex
-		now      string // what is being done
+		now      string // the current action of the run
 		findings []string
 	}
 }
@@ -36,7 +36,7 @@ func newJournal(screen io.Writer, path string) (*journal, error) {
 // say prints a line.
 func (j *journal) say(format string, arguments ...any) { j.line(j.screen, format, arguments...) }
 
-// note writes a line to the file only, and remembers it as what is being done.
+// note writes a line to the file only, and keeps the line as the current action.
 func (j *journal) note(format string, arguments ...any) {
 	j.mu.Lock()
 	j.mu.now = fleet.FirstLine(fmt.Sprintf(format, arguments...))
@@ -44,7 +44,8 @@ func (j *journal) note(format string, arguments ...any) {
 	j.line(io.Discard, format, arguments...)
 }
 
-// finding is something that a reader of the report should look at, and that breaks no promise.
+// finding records an observation that a reader of the report should see, and that breaks no
+// promise.
 func (j *journal) finding(format string, arguments ...any) {
 	text := fmt.Sprintf(format, arguments...)
 	j.mu.Lock()
@@ -59,7 +60,7 @@ func (j *journal) findings() []string {
 	return append([]string(nil), j.mu.findings...)
 }
 
-// doing is the latest note.
+// doing returns the latest note.
 func (j *journal) doing() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -73,7 +74,7 @@ func (j *journal) line(screen io.Writer, format string, arguments ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	text = j.stamp() + text + "\n"
-	// Neither can be helped: the run matters more than its words.
+	// Errors are ignored: a run goes on without its messages.
 	_, _ = io.WriteString(screen, text)
 	_, _ = j.file.WriteString(time.Now().UTC().Format("15:04:05.000 ") + text)
 }

@@ -7,22 +7,23 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 )
 
-// effect is what a fault does to servers, for as long as it lasts.
+// effect describes what a fault does to servers for its duration.
 type effect struct {
-	// gone servers neither vote nor serve. No server reaches them, or they stand still, or they do
-	// not run.
+	// gone servers neither vote nor serve: no server reaches them, or they stand still, or they do not
+	// run.
 	gone map[int]bool
-	// apart servers work, and clients do not reach them, or are refused by them.
+	// apart servers work, but clients do not reach them, or the servers refuse the clients' requests.
 	apart map[int]bool
-	// side says which servers reach one another if the servers are split: only those with the same
-	// number. nil if they are not.
+	// side has a number for each server if the servers are split. Only servers with the same number
+	// reach one another. It is nil if the servers are not split.
 	side map[int]int
-	// moving: replicas move, and servers are killed meanwhile. What serves is not judged.
+	// moving means that replicas move, and that servers are killed meanwhile. Then pauses are not
+	// judged.
 	moving bool
 }
 
-// join is the effect of several faults. Splits do not add up: a server is where the last of them
-// puts it.
+// join returns the effect of several faults together. Splits do not add up: the last split decides
+// on which side a server is.
 func join(effects []effect) effect {
 	sum := effect{gone: make(map[int]bool), apart: make(map[int]bool), side: make(map[int]int)}
 	for _, e := range effects {
@@ -40,8 +41,8 @@ func join(effects []effect) effect {
 	return sum
 }
 
-// serves says whether a partition with these replicas can serve clients all the while: a majority
-// of them can work together, and clients reach every server that might lead.
+// serves reports whether a partition with these replicas can serve clients during the whole fault:
+// a majority of the replicas can work together, and clients reach every server that might lead.
 func (e effect) serves(voters []int) bool {
 	if e.moving {
 		return false
@@ -63,7 +64,7 @@ func (e effect) serves(voters []int) bool {
 	return false
 }
 
-// servers makes a set.
+// servers returns a set of servers.
 func servers(list ...int) map[int]bool {
 	set := make(map[int]bool)
 	for _, s := range list {
@@ -72,9 +73,10 @@ func servers(list ...int) map[int]bool {
 	return set
 }
 
-// unexplained says why a pause of a partition is longer than the faults account for; empty if it is
-// not. whole is when everything was whole and every server ready again, limit how long an election,
-// or a client's way to a new leader, may take.
+// unexplained describes why a pause of a partition is longer than the faults explain. The text is
+// empty if the faults explain the pause. whole is the time when all faults had ended and every
+// server was ready again. limit is the longest time for an election, or for a client's search for a
+// new leader.
 func unexplained(gap availability.Gap, serves bool, whole time.Time, limit time.Duration) string {
 	switch {
 	case gap.Length() <= limit:

@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-// kinds is all that can happen by the schedule.
+// kinds has all faults that the schedule can draw.
 var kinds = []kind{
 	{name: "kill -9 of a data node", weight: 12, shortest: 500 * ms, longest: 12 * time.Second,
 		settles: calm.Restarts, begin: killNode},
@@ -75,13 +75,13 @@ var kinds = []kind{
 		longest: 15 * time.Second, settles: calm.Clocks, begin: clockWithin},
 }
 
-// beyond is not among kinds: clocks within the bound are what the operator promises. It is drawn
-// with the flag -beyond. A jump is noticed at once and served by no server; a clock that creeps out
-// of the bound, which this is not, would take some seconds.
+// beyond is not among kinds, because operators promise clocks within the bound. The flag -beyond
+// adds it. Servers notice a jump of a clock at once, and then do not serve. Servers would need some
+// seconds to notice a clock that slowly drifts out of the bound; this fault makes no such drift.
 var beyond = kind{name: "clock off, beyond the bound", weight: 10, shortest: 10 * time.Second,
 	longest: 15 * time.Second, alone: true, settles: calm.Clocks, begin: clockBeyond}
 
-// anyNode and anyCore draw a server of a role, anyServer any.
+// anyNode and anyCore draw a server of a role. anyServer draws any server.
 func anyNode(random *rand.Rand) int   { return cores + random.IntN(nodes) }
 func anyCore(random *rand.Rand) int   { return random.IntN(cores) }
 func anyServer(random *rand.Rand) int { return random.IntN(cores + nodes) }
@@ -95,13 +95,13 @@ func allServers() []int {
 	return list
 }
 
-// several draws between two and all but one servers.
+// several draws at least two servers, and at most all servers but one.
 func several(random *rand.Rand) []int {
 	n := cores + nodes
 	return random.Perm(n)[:2+random.IntN(n-2)]
 }
 
-// anyCut draws how a cut shows.
+// anyCut draws whether a cut is silent or refused.
 func anyCut(random *rand.Rand) links.Shape {
 	return links.Shape{Cut: true, Refused: random.IntN(3) == 0}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 )
 
-// layers are the shapes that faults give to links, a layer for each fault, so that faults may
-// overlap on a link and each takes away what it brought.
+// layers has the shapes that faults give to links. Each fault has a layer of its own. So faults may
+// overlap on a link, and the end of a fault removes only the shapes of that fault.
 type layers struct {
 	network links.Network
 	next    int
@@ -18,13 +18,13 @@ func newLayers(network links.Network) *layers {
 	return &layers{network: network, of: make(map[int]map[links.Link]links.Shape)}
 }
 
-// add puts shapes on top and returns the layer's number.
+// add adds a layer with shapes and returns the layer's number.
 func (l *layers) add(shapes map[links.Link]links.Shape) (layer int, err error) {
 	l.next++
 	return l.next, l.set(l.next, shapes)
 }
 
-// set changes a layer; no shapes at all take it away.
+// set changes a layer. A layer without shapes is removed.
 func (l *layers) set(layer int, shapes map[links.Link]links.Shape) error {
 	concerned := make(map[links.Link]links.Shape)
 	for link := range l.of[layer] {
@@ -44,7 +44,7 @@ func (l *layers) set(layer int, shapes map[links.Link]links.Shape) error {
 	return l.network.Set(concerned)
 }
 
-// now is the shapes of all links that are not healthy.
+// now returns the shapes of all links that are not healthy.
 func (l *layers) now() map[links.Link]links.Shape {
 	all := make(map[links.Link]links.Shape)
 	for _, shapes := range l.of {
@@ -55,12 +55,12 @@ func (l *layers) now() map[links.Link]links.Shape {
 	return all
 }
 
-// sum is the worst of what the layers do to a link.
+// sum returns the worst shape that the layers give to a link.
 func (l *layers) sum(link links.Link) links.Shape {
 	var sum links.Shape
 	for _, shapes := range l.of {
 		s := shapes[link]
-		// What is silent says nothing, whichever other server would refuse.
+		// A silent cut wins over a refused cut: no answer comes back.
 		sum.Refused = s.Cut && s.Refused && (sum.Refused || !sum.Cut) || sum.Refused && !s.Cut
 		sum.Cut = sum.Cut || s.Cut
 		sum.Delay, sum.Jitter = max(sum.Delay, s.Delay), max(sum.Jitter, s.Jitter)

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
-// options are the command line.
+// options has the options of the command line.
 type options struct {
 	binary   string
 	dir      string
@@ -27,16 +27,16 @@ type options struct {
 	only     *regexp.Regexp
 	pause    time.Duration
 	wipe     bool
-	// workloads are names of workloads; none: the standard ones.
+	// workloads has names of workloads. If it is empty, the standard workloads run.
 	workloads []string
 	beyond    bool
 	keep      bool
 	json      string
-	// harness is the directory of the run, given to the process that does the work.
+	// harness is the directory of the run. The supervisor gives it to the process that does the work.
 	harness string
 }
 
-// errViolations: the run ended, and a promise was broken.
+// errViolations means that the run ended, and that a promise was broken.
 var errViolations = errors.New("there are violations")
 
 func main() {
@@ -116,7 +116,7 @@ func fail(code int, err error) {
 	}
 }
 
-// harness does the work, in a directory that is there.
+// harness does the work, in an existing directory.
 func harness(o options) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

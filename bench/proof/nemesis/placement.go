@@ -9,15 +9,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// placement is where the probes' partitions are: of each hash number the one with the probe's key.
+// placement says where the partitions of the probes are. For each hash number it has the partition
+// with the probe's key.
 type placement struct {
-	// voters are the servers with a replica of each partition, leader the one that leads it, -1 if
-	// none is known.
+	// voters has the servers with a replica of each partition. leader has the server that leads each
+	// partition, or -1 if no leader is known.
 	voters [][]int
 	leader []int
 }
 
-// where asks the cluster, which must be whole.
+// where asks the cluster for the placement. The cluster must be whole.
 func (w *world) where(ctx context.Context) (*placement, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -42,7 +43,7 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 	for _, info := range infos {
 		hash := int(info.Partition.Hash)
 		if hash < probePartitions && !keys.PartitionContains(info.Partition, []byte(probed[hash])) {
-			continue // it has split
+			continue // the partition has split
 		}
 		if hash >= probePartitions {
 			return nil, fmt.Errorf("a partition of %s with number %d, which has %d", probeKeyspace,
@@ -64,8 +65,8 @@ func (w *world) where(ctx context.Context) (*placement, error) {
 	return p, nil
 }
 
-// leaders lists the servers that lead partitions, each as often as it does; any node if none is
-// known to lead.
+// leaders lists the servers that lead partitions. A server is in the list once for each partition
+// that it leads. If no leader is known, the list has one data node.
 func (p *placement) leaders() []int {
 	var list []int
 	for _, server := range p.leader {
@@ -79,7 +80,7 @@ func (p *placement) leaders() []int {
 	return list
 }
 
-// serves says of each partition whether it can serve while the effect lasts.
+// serves reports for each partition whether it can serve during the effect.
 func (p *placement) serves(e effect) []bool {
 	list := make([]bool, len(p.voters))
 	for i, voters := range p.voters {

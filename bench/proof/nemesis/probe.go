@@ -18,16 +18,16 @@ import (
 const (
 	probeKeyspace   = "probes"
 	probePartitions = 8
-	// probeEvery is the time between two requests to a partition. probePatience is how long one may
-	// take, besides what slow links add to its way.
+	// probeEvery is the time between two requests to a partition. probePatience is the time limit of a
+	// request. Slow links on the request's way extend the limit.
 	probeEvery    = 20 * time.Millisecond
 	probePatience = 500 * time.Millisecond
 )
 
-// probes write and read one key of every partition of a keyspace all the time. A request has little
-// patience, and the SDK forgets it then; so what they measure is the servers' doing and not how
-// often the SDK tries again. A request has the time that slow links add to its way besides: they
-// would measure that otherwise.
+// probes write and read one key of every partition of a keyspace all the time. The time limit of a
+// request is short, and the SDK does not retry the request after the limit. So the probes measure
+// the behaviour of the servers, and not the retries of the SDK. The limit is extended by the delay
+// of slow links on the request's way. Otherwise the probes would measure that delay.
 type probes struct {
 	client        *kv.Client // closed by stop's caller
 	keyspace      *driver.Keyspace
@@ -39,14 +39,14 @@ type probes struct {
 
 	mu struct {
 		sync.Mutex
-		// errors is what each partition's latest requests ended with.
+		// writeErrors and readErrors have the errors of each partition's latest requests.
 		writeErrors, readErrors []error
-		// detours is what slow links add to the way of a request, by partition.
+		// detours has the time that slow links add to a request, for each partition.
 		detours []time.Duration
 	}
 }
 
-// startProbes makes the keyspace and begins. pace is told of the answers to writes.
+// startProbes creates the keyspace and starts the probes. pace counts the answers to writes.
 func startProbes(ctx context.Context, run *driver.Run, client *kv.Client,
 	pace *availability.Pace) (*probes, error) {
 	_, err := client.CreateKeyspace(ctx, probeKeyspace, kv.Hash(probePartitions))
@@ -117,14 +117,14 @@ func (p *probes) ask(ctx context.Context, partition int, meter *availability.Met
 	}
 }
 
-// patience is how long a request may take that is sent now.
+// patience returns the time limit of a request that is sent now.
 func (p *probes) patience(partition int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return probePatience + p.mu.detours[partition]
 }
 
-// bear gives the probes time for what the links add to their ways, from now on.
+// bear extends the time limits of the probes by the delays of the links, from now on.
 func (p *probes) bear(shapes map[links.Link]links.Shape, voters [][]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,7 +140,7 @@ func (p *probes) begin(now time.Time) {
 	p.still.Reset()
 }
 
-// silent is nil if every partition has answered a write and a read that were asked after t.
+// silent returns nil if every partition has answered a write and a read that were sent after t.
 func (p *probes) silent(t time.Time) error {
 	writes, reads := p.writes.Silent(t), p.reads.Silent(t)
 	p.mu.Lock()

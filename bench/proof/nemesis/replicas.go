@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
-// pages asks every data node for its replicas; a server that does not answer has none.
+// pages asks every data node for its replicas. A server that does not answer has no page.
 func (w *world) pages(ctx context.Context, checksums bool) (pages map[int]embedded.DebugReplicas,
 	problems []string) {
 	pages = make(map[int]embedded.DebugReplicas)
@@ -35,8 +35,9 @@ func (w *world) pages(ctx context.Context, checksums bool) (pages map[int]embedd
 	return pages, problems
 }
 
-// compare says where replicas differ although they have applied the same, or failed (violations),
-// and where they are not all at the same index (problems).
+// compare describes replicas that differ although they have applied the same entries, and replicas
+// that failed (violations). It also describes partitions whose replicas are not all at the same
+// index (problems).
 func compare(pages map[int]embedded.DebugReplicas) (violations, problems []string) {
 	type copied struct {
 		server int
@@ -86,7 +87,7 @@ func compare(pages map[int]embedded.DebugReplicas) (violations, problems []strin
 	return violations, problems
 }
 
-// glance compares what happens to be comparable while clients write.
+// glance compares the replicas that can be compared while clients write.
 func (w *world) glance(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -97,8 +98,8 @@ func (w *world) glance(ctx context.Context) {
 	}
 }
 
-// checkReplicas waits until all replicas of every partition have applied the same, and compares
-// them. No client may write.
+// checkReplicas waits until all replicas of every partition have applied the same entries, and
+// compares the replicas. No client may write meanwhile.
 func (w *world) checkReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()

@@ -14,17 +14,19 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/coord/direct"
 )
 
-// report is what came of a run.
+// report has the results of a run.
 type report struct {
 	Seed       uint64         `json:"seed"`
 	Network    string         `json:"network"`
 	Duration   time.Duration  `json:"duration_ns"`
 	Steps      int            `json:"steps"`
 	Operations map[string]int `json:"operations"`
-	// Transactions succeeded; Retries is how many attempts were followed by another one.
+	// Transactions is the number of successful transactions. Retries is the number of attempts that
+	// were followed by another attempt.
 	Transactions int `json:"transactions"`
 	Retries      int `json:"retries"`
-	// Coordination is how many calls of the coordination service went past gRPC and by it.
+	// Coordination counts the calls of the coordination service that used gRPC and those that bypassed
+	// gRPC.
 	Coordination direct.Stats          `json:"coordination_calls"`
 	Histories    string                `json:"histories"`
 	Violations   []string              `json:"violations"`
@@ -32,7 +34,7 @@ type report struct {
 	Rows         []availability.Row    `json:"availability"`
 	Samples      []availability.Sample `json:"samples"`
 
-	// Ended is how operations ended, in calm and in storm.
+	// Ended counts the results of operations, in calm and in storm.
 	Ended []calm.Row `json:"ended"`
 
 	history []history.Operation
@@ -50,7 +52,7 @@ func (n *nemesis) report() *report {
 	}
 }
 
-// summary is the report for people.
+// summary returns the report as text for people.
 func (r *report) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %v, %d steps; %d operations answered, %d transactions (%d "+
@@ -86,7 +88,8 @@ func (r *report) writeJSON(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// write leaves report.json, report.md and, after a violation, history.txt in a directory.
+// write writes report.json and report.md into a directory. After a violation it also writes
+// history.txt.
 func (r *report) write(dir string) error {
 	if err := r.writeJSON(filepath.Join(dir, "report.json")); err != nil {
 		return err

@@ -19,11 +19,13 @@ import (
 )
 
 const (
-	// glanceEvery is after how many steps replicas and metrics are looked at.
+	// glanceEvery is the number of steps between two looks at replicas and metrics.
 	glanceEvery = 4
-	// stoodStill is for how long this process may not have run in a step whose figures count.
+	// stoodStill is a limit: if this process did not run for so long during a step, the step's figures
+	// do not count.
 	stoodStill = 500 * time.Millisecond
-	// clockMemory is for how long servers may speak of a clock that was wrong.
+	// clockMemory is the time for which servers may still report a wrong clock after the clock is
+	// right again.
 	clockMemory = 15 * time.Second
 )
 
@@ -36,16 +38,16 @@ type nemesis struct {
 	// coordination opens the clients of the coordination service.
 	coordination *driver.EtcdService
 	samples      []availability.Sample
-	// clocksUntil is until when servers may say that a clock is wrong.
+	// clocksUntil is the time until which servers may report a wrong clock.
 	clocksUntil time.Time
-	checked     string // the histories' verdict
+	checked     string // the result of the check of the histories
 }
 
-// wholeHistory is how long a run may be whose history is kept in memory to its end.
+// wholeHistory is the longest run for which the whole history is kept in memory.
 const wholeHistory = 15 * time.Minute
 
-// run goes from an empty directory to a report. The error is one of the harness, or that a
-// violation was found.
+// run does a whole run, from an empty directory to a report. The error is an error of the harness,
+// or says that a violation was found.
 func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err error) {
 	w, err := newWorld(o, dir, j)
 	if err != nil {
@@ -67,7 +69,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	w.proof.OpenEtcd = n.coordination.Open
 	var look lookout
 	w.proof.Weather.Look = func() { look.look(&w.proof.Weather) }
-	// Long runs check and forget what is over; short ones keep whole histories for the report.
+	// Long runs check the history in parts, and drop the checked parts. Short runs keep the whole
+	// history for the report.
 	w.proof.Incremental = o.duration > wholeHistory
 	w.proof.OnViolation = func() { j.say("VIOLATION; what was being done: %s", j.doing()) }
 	w.proof.Weather.Begin()
@@ -100,8 +103,8 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 		broken = n.rest(ctx)
 	}
 	if broken == nil && o.wipe && ctx.Err() == nil && len(w.proof.Violations()) == 0 {
-		// Only the probes write from here on, and the replicas of the node that loses its directory
-		// are never whole again.
+		// From here on only the probes write. The replicas of the node that loses its directory are not
+		// rebuilt.
 		stopDriving()
 		clients.Wait()
 		n.finalChecks(ctx)
@@ -123,7 +126,7 @@ func run(ctx context.Context, o options, dir string, j *journal) (_ *report, err
 	return n.report(), nil
 }
 
-// setUp waits for the cluster, and makes what the workloads and the probes need.
+// setUp waits for the cluster, and creates the keyspaces of the workloads and the probes.
 func (n *nemesis) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
@@ -172,7 +175,7 @@ func (n *nemesis) drive(ctx context.Context) (*sync.WaitGroup, error) {
 	return &running, nil
 }
 
-// tell prints a line every ten seconds.
+// tell prints a line with the state of the run every ten seconds.
 func (n *nemesis) tell(ctx context.Context) {
 	const every = 10 * time.Second
 	ticker := time.NewTicker(every)
@@ -191,7 +194,7 @@ func (n *nemesis) tell(ctx context.Context) {
 	}
 }
 
-// failures are the names of errors that package proof puts behind the names of operations.
+// failures has the names of errors that package proof appends to the names of operations.
 var failures = func() []string {
 	names := []string{"deadline", "cancelled"}
 	for _, err := range []error{kv.ErrOutcomeUnknown, kv.ErrNotFound, kv.ErrOverloaded,
@@ -202,7 +205,7 @@ var failures = func() []string {
 	return names
 }()
 
-// succeeded is how many operations were answered.
+// succeeded returns the number of operations that succeeded.
 func succeeded(operations map[string]int) int {
 	sum := 0
 	for what, count := range operations {
@@ -215,7 +218,7 @@ func succeeded(operations map[string]int) int {
 	return sum
 }
 
-// steps goes through the schedule until the time is over, ctx ends, or something is broken.
+// steps goes through the schedule until the time is over, ctx ends, or there is a violation.
 func (n *nemesis) steps(ctx context.Context) error {
 	available := have(n.disks)
 	chosen := slices.Clone(kinds)
@@ -256,13 +259,14 @@ func (n *nemesis) steps(ctx context.Context) error {
 	return nil
 }
 
-// moment is something that the schedule does at a time.
+// moment is an action of the schedule at a time.
 type moment struct {
 	at time.Time
 	do func() error
 }
 
-// step lets faults happen and end, waits until everything serves again, and judges the pauses.
+// step starts and ends the faults of a step, waits until everything serves again, and judges the
+// pauses.
 func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	n.journal.note("%d: rest", number)
 	if err := pass(ctx, s.rest); err != nil {
@@ -274,8 +278,7 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	}
 	begin := time.Now()
 	n.probes.begin(begin)
-	// What the faults do is over when everything serves again, and is felt for some time after
-	// that.
+	// The effects of the faults end some time after everything serves again.
 	n.proof.Weather.Begin()
 	settling := time.Duration(0)
 	for _, d := range s.faults {
@@ -344,8 +347,8 @@ func (n *nemesis) step(ctx context.Context, number int, s step) error {
 	return n.watchLogs(time.Now().Before(n.clocksUntil))
 }
 
-// recovered waits until every server is ready and every partition answers; whole is when the
-// servers were ready. A cluster that does not come back is a violation.
+// recovered waits until every server is ready and every partition answers. whole is the time when
+// the servers were ready. If the cluster does not recover, it is a violation.
 func (n *nemesis) recovered(ctx context.Context, over time.Time) (whole time.Time, err error) {
 	waiting, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
@@ -368,7 +371,7 @@ func (n *nemesis) recovered(ctx context.Context, over time.Time) (whole time.Tim
 	return whole, nil
 }
 
-// judge files the pauses of a step.
+// judge records the pauses of a step.
 func (n *nemesis) judge(number int, s step, e effect, what []string, whole time.Time) {
 	now := time.Now()
 	sample := availability.Sample{Kind: s.faults[0].kind.name, What: strings.Join(what, "; "),
@@ -426,7 +429,7 @@ func (n *nemesis) leaderName(partition int) string {
 	return "none"
 }
 
-// pass lets time go by.
+// pass waits for a duration.
 func pass(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -438,7 +441,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// finalChecks looks at everything when the workloads have ended.
+// finalChecks checks everything after the workloads have ended.
 func (n *nemesis) finalChecks(ctx context.Context) {
 	n.journal.note("the workloads have ended; checking")
 	checking, cancel := context.WithTimeout(ctx, recovery)

@@ -7,50 +7,51 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 )
 
-// need is what a fault needs of the machine.
+// need is a requirement of a fault on the machine.
 type need uint
 
 const (
-	// needDisk is a disk of its own for each server that can be filled; needFreeze one that can be
-	// stopped.
+	// needDisk requires a disk for each server that can be filled. needFreeze requires a disk for each
+	// server that can be frozen.
 	needDisk need = 1 << iota
 	needFreeze
 )
 
-// kind is a kind of fault as far as the schedule is concerned.
+// kind is a kind of fault, with the properties that the schedule needs.
 type kind struct {
 	name string
-	// weight is how often it is drawn, beside the others'.
+	// weight is the relative frequency of the kind.
 	weight int
-	// shortest and longest bound how long it lasts.
+	// shortest and longest bound the duration of the fault.
 	shortest, longest time.Duration
 	needs             need
-	// settles says for how long it is felt after its end.
+	// settles says how long the fault has effects after its end.
 	settles calm.Kind
-	// alone: it never happens together with another.
+	// alone means that the fault never overlaps with another fault.
 	alone bool
-	// begin makes it happen. An error is one of the harness, and ends the run.
+	// begin starts the fault. An error is an error of the harness, and ends the run.
 	begin func(w *world, random *rand.Rand, hold time.Duration) (*fault, error)
 }
 
-// drawn is a fault that is to happen.
+// drawn is a fault that the schedule has drawn.
 type drawn struct {
 	kind *kind
 	hold time.Duration
-	// after is how long after the first fault of its step it begins.
+	// after is the delay of the fault's start after the first fault of its step.
 	after time.Duration
-	// seed is of the fault's own choices.
+	// seed is the seed of the fault's own random choices.
 	seed uint64
 }
 
-// step is what happens between two moments at which everything is whole.
+// step has the faults between two moments without faults.
 type step struct {
-	// rest is how long the cluster is left alone before.
+	// rest is the time for which the cluster is left alone before the step.
 	rest   time.Duration
 	faults []drawn
 }
 
-// schedule draws steps. The same seed and kinds give the same steps, whatever happens in between.
+// schedule draws steps. The same seed and kinds give the same steps, whatever happens during the
+// steps.
 type schedule struct {
 	random *rand.Rand
 	kinds  []*kind
@@ -59,11 +60,12 @@ type schedule struct {
 
 const (
 	shortestRest, longestRest = time.Second, 4 * time.Second
-	// togetherOneIn is how rarely faults overlap, mostTogether how many do at most.
+	// togetherOneIn: one in so many steps has faults that overlap. mostTogether is the largest number
+	// of overlapping faults.
 	togetherOneIn, mostTogether = 5, 3
 )
 
-// newSchedule draws from those kinds whose needs are met.
+// newSchedule returns a schedule that draws from the kinds whose needs are met.
 func newSchedule(seed uint64, kinds []kind, have need) *schedule {
 	s := &schedule{random: rand.New(rand.NewPCG(seed, 0x6e656d65736973))}
 	for i := range kinds {
@@ -100,7 +102,7 @@ func (s *schedule) next() step {
 	return next
 }
 
-// anyTogether says whether there is a kind that is not always alone.
+// anyTogether reports whether there is a kind that may overlap with others.
 func (s *schedule) anyTogether() bool {
 	for _, k := range s.kinds {
 		if !k.alone {

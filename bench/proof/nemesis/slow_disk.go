@@ -11,23 +11,23 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/availability"
 )
 
-// A node whose disk is slow has to hand over what it leads: writes that have a quorum without it
-// must not be as slow as its disk, for as long as it is. The fault keeps one disk slow for long
-// enough that the node is bound to have noticed, and measures the pace of the probes' writes before
-// and then. Whatever else slows the machine down slows the other partitions down as well, so the
-// pace of those that the node led is compared with theirs.
+// A node with a slow disk has to transfer its leaderships: writes that have a quorum without the
+// node must not be slowed by the node's disk for the whole fault. The fault slows one disk for a
+// time in which the node must notice. It measures the pace of the probes' writes before the fault
+// and after the node must have noticed. Other loads of the machine slow all partitions. So the pace
+// of the partitions that the node led is compared with the pace of the other partitions.
 
 const (
-	// usualPace is for how long the pace is measured before the disk becomes slow.
+	// usualPace is the time for which the pace is measured before the disk becomes slow.
 	usualPace = 3 * time.Second
-	// noticedAfter is after how long of a slow disk its node has handed over what it leads.
+	// noticedAfter is the time after which the node must have transferred its leaderships.
 	noticedAfter = 15 * time.Second
-	// leastPace is what is then left at least of the pace of the partitions that it led, as a part
-	// of what is left of that of others.
+	// leastPace bounds the loss of pace. The pace of the partitions that the node led must keep at
+	// least this part of the rest that the pace of the other partitions keeps.
 	leastPace = 0.5
 )
 
-// slowForLong slows the disk down of the node that leads the most of the probes' partitions.
+// slowForLong slows the disk of the node that leads the most partitions of the probes.
 func slowForLong(w *world, random *rand.Rand, hold time.Duration) (*fault, error) {
 	server := mostOf(w.placed.leaders())
 	begin := w.pace.Now()
@@ -57,16 +57,17 @@ func slowForLong(w *world, random *rand.Rand, hold time.Duration) (*fault, error
 	return f, nil
 }
 
-// paceOf is the time between two counts.
+// paceOf is the pace between two counts.
 type paceOf struct{ from, to availability.Count }
 
-// lost says what is wrong with a later pace of the partitions that a server led, beside that of
-// the partitions of which it has no replica; empty: nothing.
+// lost describes how a later pace of the partitions that a server led is too low, compared with the
+// pace of the partitions of which the server has no replica. The text is empty if the pace is not
+// too low.
 func (p paceOf) lost(later paceOf, led, others []int) string {
 	kept := func(partitions []int) float64 {
 		before := availability.Rate(p.from, p.to, partitions)
 		if before == 0 {
-			return 1 // there are none, or they did not answer before either
+			return 1 // the list is empty, or its partitions did not answer before
 		}
 		return availability.Rate(later.from, later.to, partitions) / before
 	}
@@ -78,7 +79,7 @@ func (p paceOf) lost(later paceOf, led, others []int) string {
 		"of others at %.0f %%", 100*own, 100*usual)
 }
 
-// mostOf is what a list has most often.
+// mostOf returns the most frequent element of a list.
 func mostOf(list []int) (most int) {
 	times := make(map[int]int)
 	for _, x := range list {
@@ -89,7 +90,7 @@ func mostOf(list []int) (most int) {
 	return most
 }
 
-// ledBy are the partitions that a server leads.
+// ledBy returns the partitions that a server leads.
 func (p *placement) ledBy(server int) (led []int) {
 	for partition, leader := range p.leader {
 		if leader == server {
@@ -99,7 +100,7 @@ func (p *placement) ledBy(server int) (led []int) {
 	return led
 }
 
-// without are the partitions of which a server has no replica.
+// without returns the partitions of which a server has no replica.
 func (p *placement) without(server int) (others []int) {
 	for partition, voters := range p.voters {
 		if !slices.Contains(voters, server) {
@@ -109,7 +110,7 @@ func (p *placement) without(server int) (others []int) {
 	return others
 }
 
-// ledNow says how many of the probes' partitions a server leads at present.
+// ledNow describes how many of the probes' partitions a server leads at present.
 func (w *world) ledNow(server int) string {
 	now, err := w.where(context.Background())
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// runPrefix begins the names of the runs' directories, lockName is the file that keeps two runs
-	// apart.
+	// runPrefix begins the names of the runs' directories. lockName is the name of the file whose lock
+	// prevents two runs at a time.
 	runPrefix = "tidemark-nemesis-"
 	lockName  = "tidemark-nemesis.lock"
 )
 
-// supervise runs this program once more as the harness, and tidies up after it however it ends. It
-// returns the exit code.
+// supervise starts this program once more as the harness, and cleans up after the harness however
+// it ends. It returns the exit code.
 func supervise(o options, args []string) int {
 	if o.dir == "" {
 		o.dir = os.TempDir()
@@ -48,7 +48,7 @@ func supervise(o options, args []string) int {
 		fmt.Fprintln(os.Stderr, "nemesis: tidying up:", err)
 		code = max(code, 1)
 	}
-	// The images of the disks say nothing that the mounted directories would not have said, and are
+	// The images of the disks have no data that the mounted directories did not have, and they are
 	// large.
 	if images, err := filepath.Glob(filepath.Join(dir, "disks", "*.img")); err == nil && code == 0 {
 		for _, image := range images {
@@ -67,7 +67,7 @@ func supervise(o options, args []string) int {
 	return code
 }
 
-// runHarness runs the harness, hands signals on to it, and returns its exit code.
+// runHarness runs the harness, passes signals on to it, and returns its exit code.
 func runHarness(args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -89,7 +89,7 @@ func runHarness(args []string) int {
 	for {
 		select {
 		case s := <-signals:
-			// The first lets it end by itself; what it does with the second is to end at once.
+			// After the first signal the harness ends in order. After the second signal it ends at once.
 			_ = cmd.Process.Signal(s)
 		case err := <-ended:
 			var exit *exec.ExitError
@@ -106,8 +106,9 @@ func runHarness(args []string) int {
 	}
 }
 
-// tidy removes what runs in a directory may have left: processes in namespaces, namespaces, mounts.
-// Servers end with their harness by themselves. The caller has the lock, so no run is under way.
+// tidy removes the things that runs in a directory may have left: processes in namespaces,
+// namespaces, mounts. Servers end by themselves when their harness ends. The caller has the lock,
+// so no run is under way.
 func tidy(dir string) error {
 	failures := []error{links.RemoveLeftovers()}
 	runs, err := filepath.Glob(filepath.Join(dir, runPrefix+"*"))
@@ -118,8 +119,8 @@ func tidy(dir string) error {
 	return errors.Join(failures...)
 }
 
-// lock takes the lock that only one run on a machine has, for names of namespaces are the same in
-// all.
+// lock takes the lock that only one run on a machine can have. All runs use the same names of
+// namespaces.
 func lock(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -135,5 +136,5 @@ func lock(path string) (unlock func(), err error) {
 		func() error { _, err := fmt.Fprint(file, os.Getpid()); return err }()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return func() { _ = file.Close() }, nil // with the file goes the lock
+	return func() { _ = file.Close() }, nil // the end of the file handle releases the lock
 }

@@ -13,33 +13,34 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/fleet"
 )
 
-// verdict is what a line of a server's log means.
+// verdict is the meaning of a line of a server's log.
 type verdict int
 
 const (
-	// harmless lines belong to what is done to the servers.
+	// harmless lines are expected results of the faults.
 	harmless verdict = iota
-	// noticeable ones are errors that a reader of the report should look at.
+	// noticeable lines are errors that a reader of the report should see.
 	noticeable
-	// broken ones say that a server or a replica is.
+	// broken lines say that a server or a replica is broken.
 	broken
 )
 
 var (
-	// crashes begin lines that a Go program writes when it crashes.
+	// crashes has the beginnings of lines that a Go program writes when it crashes.
 	crashes = []string{"panic:", "fatal error:", "unexpected fault address", "WARNING: DATA RACE",
 		"SIGSEGV"}
-	// brokenWords are in errors that no fault of this program may cause: it damages no file.
+	// brokenWords occur in errors that no fault of this program may cause, because no fault damages a
+	// file.
 	brokenWords = []string{"invariant", "corrupt", "checksum", "replica failed", "does not open",
 		"reading the state failed",
 		"response dropped", "makes no sense", "another cluster", "server failed", "disk failed",
 		"removed from this node", "reading the core's store"}
-	// wrongClock is said of a clock that is off beyond the bound, or jumps.
+	// wrongClock begins the messages about a clock that is off beyond the bound, or that jumps.
 	wrongClock = "THE CLOCK OF THIS SERVER "
 )
 
-// judgeLine judges a line of a server's log. clocks says that a clock is, or was a moment ago, set
-// off beyond the bound.
+// judgeLine judges a line of a server's log. clocks is true while a clock is set off beyond the
+// bound, and shortly after.
 func judgeLine(line string, clocks bool) verdict {
 	for _, crash := range crashes {
 		if strings.HasPrefix(line, crash) {
@@ -65,11 +66,11 @@ func judgeLine(line string, clocks bool) verdict {
 type logReader struct {
 	path   string
 	offset int64
-	// seen are the messages of which one was reported.
+	// seen has the messages that were already reported.
 	seen map[string]bool
 }
 
-// maxChunk bounds what is read of a log at a time.
+// maxChunk bounds the bytes that one call reads from a log.
 const maxChunk = 16 << 20
 
 // lines returns the whole lines that were added since the last call.
@@ -85,13 +86,13 @@ func (l *logReader) lines() ([]string, error) {
 	}
 	end := bytes.LastIndexByte(text, '\n') + 1
 	if end == 0 && len(text) == maxChunk {
-		end = len(text) // one endless line
+		end = len(text) // a line without an end
 	}
 	l.offset += int64(end)
 	return strings.Split(strings.TrimSuffix(string(text[:end]), "\n"), "\n"), nil
 }
 
-// message is what a line of a log says, without when, and without names.
+// message returns the message of a log line, without the time and without names.
 func message(line string) string {
 	_, rest, ok := strings.Cut(line, "msg=")
 	if !ok {
@@ -106,7 +107,7 @@ func message(line string) string {
 	return word
 }
 
-// watchLogs looks at what the servers wrote since the last time.
+// watchLogs checks the lines that the servers wrote since the last call.
 func (w *world) watchLogs(clocks bool) error {
 	for i, l := range w.logs {
 		lines, err := l.lines()
@@ -140,13 +141,13 @@ func (w *world) watchProcesses() {
 			w.proof.Violation("%s ended by itself (%v); its log ends:\n%s", w.servers[i].Name,
 				p.Exit(), p.LogTail(4000))
 			w.mu.Lock()
-			w.mu.down[i] = true // said once
+			w.mu.down[i] = true // so that the end is reported once
 			w.mu.Unlock()
 		}
 	}
 }
 
-// limit is what a metric of a healthy server may be at most.
+// limit is the largest value of a metric on a healthy server.
 type limit struct {
 	name string
 	most float64
@@ -158,7 +159,7 @@ var limits = []limit{
 	{"tidemark_node_replicas_failed_total", 0},
 	{"tidemark_node_broken_replicas", 0},
 	{"tidemark_rpc_bad_replies_total", 0},
-	// Of a server that is whole and has some tens of partitions and clients.
+	// The limits are for a server without faults, with some tens of partitions and clients.
 	{"tidemark_node_unhealthy", 0},
 	{"tidemark_replica_queued_writes", 5000},
 	{"tidemark_replica_proposals_in_flight", 5000},
@@ -167,7 +168,7 @@ var limits = []limit{
 	{"process_resident_memory_bytes", 2 << 30},
 }
 
-// exceeded says which limits are.
+// exceeded returns an error with the limits that the samples exceed.
 func exceeded(samples []fleet.Sample) error {
 	var failures []error
 	for _, l := range limits {
@@ -185,7 +186,7 @@ func exceeded(samples []fleet.Sample) error {
 	return errors.Join(failures...)
 }
 
-// watchMetrics looks at the metrics of all servers, which must be whole.
+// watchMetrics checks the metrics of all servers. All servers must be without faults.
 func (w *world) watchMetrics(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -7,13 +7,15 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/nemesis/links"
 )
 
-// detour is how much longer the links make a request to a partition with these voters: the way from
-// the clients to its leader, from there to the followers that complete a quorum and back, and back
-// to the clients. It is that of the worst leader: leadership goes by heartbeats, and a leader whose
-// links are slow keeps it. A read can take as long as a write. It waits for a write of its key that
-// is under way, if its session has seen a later timestamp.
+// detour returns the time that slow links add to a request to a partition with these voters. The
+// request goes from the clients to the leader, from the leader to the followers that complete a
+// quorum and back, and back to the clients. detour assumes the leader with the slowest links,
+// because leadership depends on heartbeats, and a leader with slow links keeps its leadership. A
+// read can take as long as a write: it waits for a write of its key that is under way, if its
+// session has seen a later timestamp.
 //
-// A leader that the clients or a quorum cannot reach does not count: no wait helps there.
+// A leader that the clients or a quorum cannot reach does not count, because a longer time limit
+// does not help there.
 func detour(shapes map[links.Link]links.Shape, voters []int) (longest time.Duration) {
 	there := func(from, to links.Host) (time.Duration, bool) {
 		out, back := shapes[links.Link{From: from, To: to}], shapes[links.Link{From: to, To: from}]
@@ -31,7 +33,7 @@ func detour(shapes map[links.Link]links.Shape, voters []int) (longest time.Durat
 				trips = append(trips, trip)
 			}
 		}
-		followers := len(voters) / 2 // that a quorum needs
+		followers := len(voters) / 2 // the followers that a quorum needs
 		if len(trips) < followers {
 			continue
 		}

@@ -13,14 +13,14 @@ import (
 )
 
 // wipe is the last fault of a run: a data node loses its directory, and comes back as another node
-// at the same address. All its partitions keep two replicas of three, and every key of the probes
-// must stay there and writable, also while the others send what they have for the old node to the
-// address of the new one.
+// at the same address. All its partitions keep two replicas of three. Every key of the probes must
+// stay there and must stay writable, also while the other nodes send messages for the old node to
+// the address of the new node.
 func (n *nemesis) wipe(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(n.options.seed, 0x77697065))
 	server := anyNode(random)
 	s := n.servers[server]
-	n.proof.Weather.Begin() // and it does not end: nothing rebuilds the replicas
+	n.proof.Weather.Begin() // the storm does not end: the lost replicas are not rebuilt
 	if err := n.kill([]int{server}); err != nil {
 		return err
 	}

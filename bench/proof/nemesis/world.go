@@ -19,34 +19,34 @@ import (
 
 const (
 	cores, nodes = 3, 5
-	// maxOffset is the bound on clocks that the servers are given, which is their default.
+	// maxOffset is the bound on clock offsets that the servers use. It is the servers' default.
 	maxOffset = 250 * time.Millisecond
-	// electionTimeout is the shortest, by default.
+	// electionTimeout is the servers' shortest election timeout, which is the default.
 	electionTimeout = time.Second
-	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be
-	// equal.
+	// recovery is the longest time that a cluster may take after the last fault to serve again, and to
+	// make its replicas equal.
 	recovery = 90 * time.Second
 )
 
-// fault is one that happens now.
+// fault is a fault that happens now.
 type fault struct {
 	what   string
 	effect effect
-	// end is called when its time is over.
+	// end is called when the fault's time is over.
 	end func() error
-	// again, if not nil, is called after next, and then after what it returns each time, until the
-	// end.
+	// again, if not nil, is called after the duration next. Then again is called after each duration
+	// that again has returned, until the end of the fault.
 	next  time.Duration
 	again func() (time.Duration, error)
 }
 
-// world is the cluster under test with what can be done to it. Servers count from 0, the core
-// first. Its methods are called from the goroutine of the schedule, but for down.
+// world is the cluster under test, with the actions on it. Servers count from 0, the core servers
+// first. Its methods are called by the goroutine of the schedule. Other goroutines may use mu only.
 type world struct {
 	dir     string
 	network links.Network
 	layers  *layers
-	disks   []*fleet.Disk // of each server; none if this machine has none
+	disks   []*fleet.Disk // one for each server; empty if this machine has none
 	cluster *fleet.Cluster
 	admin   *fleet.Admin
 	servers []*fleet.Server
@@ -54,20 +54,20 @@ type world struct {
 	journal *journal
 	// pace counts the answers to the probes' writes.
 	pace *availability.Pace
-	// placed is where partitions were before the faults of this step.
+	// placed says where partitions were before the faults of this step.
 	placed *placement
 
-	// logs are read as the servers write them.
+	// logs has a reader for each server's log.
 	logs []*logReader
 
 	mu struct {
 		sync.Mutex
-		// down servers were ended by a fault.
+		// down has the servers that a fault has ended.
 		down map[int]bool
 	}
 }
 
-// newWorld makes network, disks and the cluster's configuration; it starts nothing.
+// newWorld creates the network, the disks and the cluster's configuration. It starts no server.
 func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 	w := &world{dir: dir, journal: j, pace: availability.NewPace(probePartitions)}
 	w.mu.down = make(map[int]bool)
@@ -114,7 +114,8 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 			s.Flags = []string{
 				"--http-debug", "all", "--clock-offset-file", w.clockFile(i), "--log-level", "info",
 				"--max-offset", maxOffset.String(), "--min-free", minFree,
-				// Small, so that tables are flushed, and followers that were away need snapshots.
+				// The sizes are small, so that tables are flushed, and so that followers that were away need
+				// snapshots.
 				"--cache", "32MiB", "--mem-table", "4MiB", "--log-mem-table", "4MiB",
 				"--retain-log",
 				"256KiB",
@@ -130,7 +131,7 @@ func newWorld(o options, dir string, j *journal) (_ *world, err error) {
 	return w, nil
 }
 
-// chooseNetwork takes namespaces if there can be some, and proxies if not.
+// chooseNetwork returns namespaces if the machine can have them, and proxies otherwise.
 func chooseNetwork(wanted string, j *journal) (links.Network, error) {
 	if wanted != "proxies" {
 		n, err := links.NewNamespaces(cores + nodes)
@@ -175,8 +176,8 @@ func (w *world) startAll(list []int) error {
 	return errors.Join(failures...)
 }
 
-// kill ends servers with kill -9, as nearly at once as one process can, and returns when they are
-// gone.
+// kill ends servers with kill -9, as nearly at the same time as possible, and returns when the
+// processes are gone.
 func (w *world) kill(list []int) error {
 	w.mu.Lock()
 	for _, i := range list {
@@ -209,7 +210,7 @@ func (w *world) running() []int {
 	return list
 }
 
-// ready is nil if every server says that it is.
+// ready returns nil if every server reports that it is ready.
 func (w *world) ready(ctx context.Context) error {
 	for _, s := range w.servers {
 		if err := s.Ready(ctx); err != nil {
@@ -219,9 +220,9 @@ func (w *world) ready(ctx context.Context) error {
 	return nil
 }
 
-// setClock sets a server's clock off. The server notices within 20 ms.
+// setClock sets an offset for a server's clock. The server notices within 20 ms.
 func (w *world) setClock(server int, offset time.Duration) error {
-	// Renamed into place: a file that is empty for a moment would be no offset.
+	// The file is renamed into place, because an empty file would mean no offset.
 	file := w.clockFile(server)
 	if err := os.WriteFile(file+".new", []byte(offset.String()), 0o644); err != nil {
 		return err
@@ -229,11 +230,12 @@ func (w *world) setClock(server int, offset time.Duration) error {
 	return os.Rename(file+".new", file)
 }
 
-// close ends the servers and takes away what was made for them.
+// close ends the servers and removes their network and disks.
 func (w *world) close() error {
 	var failures []error
 	for _, d := range w.disks {
-		// A process that waits for its disk cannot be killed. The disk mostly is not frozen.
+		// A process that waits for its disk cannot be killed. An error is ignored, because most disks are
+		// not frozen.
 		_ = d.Thaw()
 	}
 	if w.cluster != nil {
@@ -246,15 +248,15 @@ func (w *world) close() error {
 	return errors.Join(failures...)
 }
 
-// diskMegabytes is the size of a server's disk. Nothing of it is taken from the machine before it
-// is written.
+// diskMegabytes is the size of a server's disk. The machine's disk space is used only when data is
+// written.
 const diskMegabytes = 768
 
-// minFree is what servers are told to keep free of it.
+// minFree is the free space that servers must keep on their disks.
 const minFree = "32MiB"
 
-// mountDisks makes a disk for each of the names below dir. fleet.ErrNoMount says that this
-// machine, or user, cannot.
+// mountDisks mounts a disk for each of the names below dir. The error fleet.ErrNoMount means that
+// this machine, or this user, cannot mount disks.
 func mountDisks(dir string, names []string) ([]*fleet.Disk, error) {
 	var disks []*fleet.Disk
 	for _, name := range names {
@@ -267,7 +269,7 @@ func mountDisks(dir string, names []string) ([]*fleet.Disk, error) {
 	return disks, nil
 }
 
-// have is what can be done to these disks.
+// have returns the needs of faults that these disks meet.
 func have(disks []*fleet.Disk) need {
 	switch {
 	case len(disks) == 0:

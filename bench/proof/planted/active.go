@@ -1,5 +1,5 @@
 package planted
 
-// Active is the mistake that this build carries; empty in every proper build. An overlay replaces
-// this file.
+// Active is the name of the planted mistake in this build; empty in every regular build. An overlay
+// replaces this file.
 const Active = ""

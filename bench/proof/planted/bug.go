@@ -11,22 +11,24 @@ import (
 //go:embed patches/*.patch
 var patches embed.FS
 
-// noticedBy is the line of a patch whose mistake only seeds with transactions notice;
+// noticedBy is the line of a patch whose mistake only seeds with transactions notice.
 // noticedByBackups is the line of a patch whose mistake only seeds with backups notice.
 const noticedBy, noticedByBackups = "Noticed by: transactions", "Noticed by: backups"
 
-// testedBy begins the line of a patch whose mistake is for one test to notice, because the
-// simulated cluster notices it once in hours: a package and the name of the test.
+// testedBy begins the line with the package and the name of the test that notices the mistake, if
+// the simulated cluster would notice it only once in hours.
 const testedBy = "Noticed by the test: "
 
-// Bug is one mistake.
+// Bug is a planted mistake.
 type Bug struct {
 	Name string
-	// Mistake says in a sentence what is wrong.
+	// Mistake describes the mistake in a sentence.
 	Mistake string
-	// Transactional: only transactions notice it. Backups: only backups do.
+	// Transactional: only seeds with transactions notice the mistake. Backups: only seeds with
+	// backups notice it.
 	Transactional, Backups bool
-	// Test is a package and the name of the test that notices it; "" if the simulated cluster does.
+	// Test is the package and the name of the test that notices the mistake; "" if the simulated
+	// cluster notices it.
 	Test string
 
 	files []filePatch

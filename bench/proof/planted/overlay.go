@@ -10,8 +10,8 @@ import (
 // here is this package's folder.
 const here = "bench/proof/planted"
 
-// Overlay writes, into dir, changed copies of the files that the mistake breaks in the module at
-// root, and the file that `go build -overlay` takes, whose path it returns.
+// Overlay writes changed copies of the files that the mistake changes into dir. root is the root of
+// the module. Overlay returns the path of the file for `go build -overlay`, which it writes too.
 func (b Bug) Overlay(root, dir string) (string, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {

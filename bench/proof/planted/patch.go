@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// filePatch is what a mistake changes in one file.
+// filePatch is the part of a patch that changes one file.
 type filePatch struct {
 	// name is relative to the root of the module, with slashes.
 	name  string
 	hunks []hunk
 }
 
-// hunk replaces lines, context included. Both texts end with a line's end.
+// hunk replaces lines, with their context. Both texts end with a newline.
 type hunk struct {
 	before, after string
 }
 
-// parseDiff reads a unified diff. Line numbers are not looked at.
+// parseDiff parses a unified diff. It ignores line numbers.
 func parseDiff(text string) ([]filePatch, error) {
 	var files []filePatch
 	var file *filePatch
@@ -56,7 +56,7 @@ func parseDiff(text string) ([]filePatch, error) {
 	return files, nil
 }
 
-// apply changes the text of a file. Every hunk's lines have to stand there exactly once.
+// apply changes the text of a file. The lines of every hunk must occur in the text exactly once.
 func (f filePatch) apply(text string) (string, error) {
 	text = "\n" + text
 	for i, h := range f.hunks {

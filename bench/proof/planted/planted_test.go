@@ -13,7 +13,7 @@ import (
 
 const root = "../../.."
 
-// Every patch applies to the product as it is, and what comes of it is Go.
+// Every patch applies to the present product, and the result is valid Go.
 func TestPatchesApply(t *testing.T) {
 	all, err := All()
 	if err != nil {
@@ -78,7 +78,7 @@ func hasTest(t *testing.T, pkg, name string) bool {
 	})
 }
 
-// A patch that does not belong to the text it is applied to says so.
+// A patch whose lines do not occur in the text is refused.
 func TestApply(t *testing.T) {
 	const head = "It is wrong.\n--- a/x.go\n+++ b/x.go\n"
 	for _, c := range []struct{ patch, text, want, err string }{

@@ -2,8 +2,9 @@ package process
 
 import "syscall"
 
-// Attributes gives the child a process group of its own (so that Ctrl-C reaches the parent only,
-// which ends its children in order) and has the kernel kill it when its parent's thread ends.
+// Attributes gives the child its own process group, so that Ctrl-C reaches only the parent, which
+// ends its children in order. On Linux the kernel kills the child when the thread that started it
+// ends.
 func Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// Attributes gives the child a process group of its own, so that Ctrl-C reaches the parent only.
+// Attributes gives the child its own process group, so that Ctrl-C reaches only the parent.
 func Attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -1,14 +1,13 @@
-// Package process starts, watches and ends the server processes that comparisons and fault tests
-// are made of.
+// Package process starts, watches and ends server processes for comparisons and fault tests.
 //
-// A Process is one child: its output goes to a log file, its processor time is read from /proc, and
-// its end is seen through Done. A child never outlives its parent: on Linux the kernel kills it
-// when the goroutine that started it (and that is locked to its thread for the purpose) goes away,
-// be it by a panic or by kill -9.
+// A Process is one child. Its output goes to a log file. Its processor time is read from /proc.
+// Done is closed when the child has ended. A child never outlives its parent: on Linux the kernel
+// kills the child when the thread that started it ends, even after a panic or kill -9. A goroutine
+// is locked to that thread for the life of the child.
 //
-// Everything listens on 127.0.0.1. Ports come from below the kernel's range for outgoing
-// connections: a server that was killed must find its port free when it comes back, and an outgoing
-// connection would otherwise be able to take it.
+// All servers listen on 127.0.0.1. Their ports lie below the kernel's range for outgoing
+// connections. Otherwise an outgoing connection could take the port of a server that was killed,
+// before the server starts again.
 //
 // The package knows nothing of Tidemark and imports only the standard library.
 package process

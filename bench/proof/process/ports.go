@@ -6,16 +6,16 @@ import (
 	"net"
 )
 
-// Outgoing connections take their ports from 32768 up on Linux and from 49152 up elsewhere: servers
-// get theirs from below.
+// Outgoing connections use ports from 32768 up on Linux, and from 49152 up elsewhere. Servers use
+// lower ports.
 const (
 	lowestPort  = 12000
 	highestPort = 32000
 )
 
-// FreeAddresses finds n loopback addresses on which nothing listens. They are all held until the
-// last is found, so that they differ; between the call and the use of them another process could
-// still take one.
+// FreeAddresses finds n loopback addresses on which nothing listens. It holds all of them until the
+// last one is found, so that they differ. Between the call and the use of an address, another
+// process could still take it.
 func FreeAddresses(n int) ([]string, error) {
 	var held []net.Listener
 	defer func() {

@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// Config says what to run.
+// Config describes the program to run.
 type Config struct {
-	// Name is for people: in errors and reports.
+	// Name is used in errors and reports.
 	Name string
-	// Path is the program, Args what comes after its name.
+	// Path is the program, and Args its arguments.
 	Path string
 	Args []string
 	// Env is added to the environment of this process.
 	Env []string
-	// Log is the file to which standard output and standard error are appended; its directory is
-	// made.
+	// Log is the file to which standard output and standard error are appended. Start makes its
+	// directory.
 	Log string
 }
 
@@ -36,7 +36,7 @@ type Process struct {
 
 	mu struct {
 		sync.Mutex
-		// exit is what Wait said; valid once done is closed.
+		// exit is the result of Wait. It is valid once done is closed.
 		exit error
 	}
 }
@@ -82,10 +82,10 @@ func Start(config Config) (*Process, error) {
 // Name is the name given in Config.
 func (p *Process) Name() string { return p.config.Name }
 
-// PID is the operating system's number of the process.
+// PID is the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed once the process has ended.
+// Done returns a channel that is closed once the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running says whether the process has not ended yet.
@@ -98,7 +98,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// ExitCode is the process's exit code once it has ended, -1 if a signal ended it or if it runs.
+// ExitCode is the process's exit code once it has ended; -1 if a signal ended the process, or if it
+// runs.
 func (p *Process) ExitCode() int {
 	if p.Running() {
 		return -1
@@ -106,14 +107,15 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Exit is what ended the process: nil for exit code 0. Valid once Done is closed.
+// Exit is nil if the process ended with exit code 0, otherwise the error. It is valid once Done is
+// closed.
 func (p *Process) Exit() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.exit
 }
 
-// Signal sends a signal. A process that has ended is no error.
+// Signal sends a signal. If the process has ended, that is no error.
 func (p *Process) Signal(signal os.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -122,13 +124,14 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// Pause stops the process with SIGSTOP: it keeps its connections and its memory and does nothing.
+// Pause stops the process with SIGSTOP: the process keeps its connections and its memory, and does
+// nothing.
 func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Kill ends the process at once, as kill -9 does, and returns when it is gone.
+// Kill ends the process at once, as kill -9 does, and returns when the process is gone.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
@@ -137,12 +140,12 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM) and kills it if it has not within patience.
+// Stop sends SIGTERM, and kills the process if it does not end within patience.
 func (p *Process) Stop(patience time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	// A paused process would not see the signal.
+	// A paused process does not handle SIGTERM before it is continued.
 	if err := p.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
@@ -160,14 +163,14 @@ func (p *Process) Stop(patience time.Duration) error {
 	}
 }
 
-// LogTail is the end of the process's log, at most n bytes, for error messages.
+// LogTail returns the end of the process's log, at most n bytes, for error messages.
 func (p *Process) LogTail(n int64) string { return Tail(p.config.Log, n) }
 
-// LogPath is where the process writes.
+// LogPath is the path of the process's log.
 func (p *Process) LogPath() string { return p.config.Log }
 
-// Tail is the end of a file, at most n bytes, cut at the start of a line; empty if it cannot be
-// read.
+// Tail returns the end of a file, at most n bytes, from the start of a line; empty if the file
+// cannot be read.
 func Tail(path string, n int64) string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// standstillInterval is how often Watch wants to run.
+// standstillInterval is the time between two ticks of Watch.
 const standstillInterval = 5 * time.Millisecond
 
-// Standstill measures for how long this process itself did not run, because the machine had no time
-// for it: pauses that are seen meanwhile say little about the servers. The zero value is ready; its
-// methods may be called from any goroutine.
+// Standstill measures for how long this process did not run because the machine had no time for it.
+// Pauses of servers at the same time say little about the servers. The zero value is ready to use.
+// Its methods may be called from any goroutine.
 type Standstill struct {
 	mu      sync.Mutex
 	longest time.Duration
 }
 
-// Watch measures until ctx ends. It is for one goroutine of its own.
+// Watch measures until ctx ends. Call it in a goroutine of its own.
 func (s *Standstill) Watch(ctx context.Context) {
 	ticker := time.NewTicker(standstillInterval)
 	defer ticker.Stop()
@@ -40,14 +40,14 @@ func (s *Standstill) note(gap time.Duration) {
 	s.longest = max(s.longest, gap-standstillInterval)
 }
 
-// Reset forgets what was measured.
+// Reset drops the measurements.
 func (s *Standstill) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.longest = 0
 }
 
-// Longest is the longest time since Reset; zero if there was none.
+// Longest returns the longest pause since Reset; zero if there was none.
 func (s *Standstill) Longest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

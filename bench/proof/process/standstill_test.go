@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// In virtual time every tick comes in time, so there is none but the one that is said to have been.
+// In virtual time every tick comes in time. So the only standstill is the one that the test notes.
 func TestStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// ticksPerSecond is USER_HZ, the unit of processor times in /proc: 100 on every Linux that Go runs
-// on.
+// ticksPerSecond is USER_HZ, the unit of processor times in /proc. It is 100 on every Linux that Go
+// supports.
 const ticksPerSecond = 100
 
-// Usage is what a process has used since it started.
+// Usage is the resource usage of a process since its start.
 type Usage struct {
 	// UserSeconds and SystemSeconds are processor time.
 	UserSeconds, SystemSeconds float64
-	// ResidentBytes is its memory now.
+	// ResidentBytes is the resident memory at present.
 	ResidentBytes int64
 }
 
-// CPUSeconds is user and system time together.
+// CPUSeconds is the sum of user and system time.
 func (u Usage) CPUSeconds() float64 { return u.UserSeconds + u.SystemSeconds }
 
 // ReadUsage reads /proc/PID/stat. It works on Linux only.
@@ -35,11 +35,11 @@ func ReadUsage(pid int) (Usage, error) {
 	return usage, nil
 }
 
-// Usage is ReadUsage of this process.
+// Usage returns the resource usage of this process.
 func (p *Process) Usage() (Usage, error) { return ReadUsage(p.PID()) }
 
-// parseStat understands one line of /proc/PID/stat: proc(5). The second field is the program's name
-// in parentheses and may hold anything, so the fields are counted from the last closing
+// parseStat parses one line of /proc/PID/stat: see proc(5). The second field is the program's name
+// in parentheses, and may contain any characters. So the fields are counted from the last closing
 // parenthesis.
 func parseStat(line string, pageSize int) (Usage, error) {
 	closing := strings.LastIndexByte(line, ')')

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Until calls check again and again, every interval, until it returns nil; when ctx ends it gives
-// up with check's last error. The processes named are watched meanwhile: if one ends, waiting is
-// useless and the error holds its log's end.
+// Until calls check every interval until it returns nil. When ctx ends, Until returns check's last
+// error. If one of the processes ends, waiting is useless: Until returns an error with the end of
+// its log.
 func Until(ctx context.Context, what string, interval time.Duration,
 	check func(context.Context) error, watched ...*Process) error {
 	ticker := time.NewTicker(interval)

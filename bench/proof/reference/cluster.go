@@ -15,26 +15,26 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// Options say what to start. The zero value is one member with etcd's defaults.
+// Options configure a cluster. The zero value is one member with etcd's defaults.
 type Options struct {
-	// Members is how many members there are; 0 is 1.
+	// Members is the number of members; 0 means 1.
 	Members int
 	// Args are added to the command line of every member, such as --unsafe-no-fsync.
 	Args []string
-	// Dir is where the members keep their data and logs; empty: a new temporary directory, which
-	// Close removes.
+	// Dir has the data and logs of the members; empty: a new temporary directory, which Close
+	// removes.
 	Dir string
-	// Cache is where the programs are kept, as for Install.
+	// Cache is the directory of the built programs, as for Install.
 	Cache string
-	// Timeout bounds how long Start and Restart wait for an answer, not how long the programs are
-	// built; 0 is a minute.
+	// Timeout bounds the time for which Start and Restart wait for an answer; 0 means a minute. It
+	// does not bound the time of the build.
 	Timeout time.Duration
 }
 
-// Cluster is a running etcd. Its methods may be called from any goroutine, but those that kill and
-// start the same member are for one at a time.
+// Cluster is a running etcd. Its methods may be called from any goroutine, but calls that kill and
+// start the same member must not run at the same time.
 type Cluster struct {
-	// Programs are the programs that the cluster was started with.
+	// Programs are the programs that the cluster runs.
 	Programs Programs
 
 	options   Options
@@ -44,7 +44,7 @@ type Cluster struct {
 	members   []*process.Process
 }
 
-// Start starts a cluster, and returns when all its members answer. The caller closes it.
+// Start starts a cluster, and returns when all its members answer. The caller must close it.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	programs, err := Install(ctx, o.Cache)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) startAll(ctx context.Context) error {
 
 func name(member int) string { return fmt.Sprintf("m%d", member+1) }
 
-// start starts a member, over what its data directory has.
+// start starts a member with the data in its directory.
 func (c *Cluster) start(i int) error {
 	var initial []string
 	for j, peer := range c.peers {
@@ -149,7 +149,7 @@ func (c *Cluster) ask(ctx context.Context, i int, method, path string) ([]byte, 
 	return body, nil
 }
 
-// Leader waits until a member says that it leads, and returns it, counted from 0.
+// Leader waits until a member says that it leads, and returns its number, counted from 0.
 func (c *Cluster) Leader(ctx context.Context) (leader int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -181,13 +181,13 @@ func (c *Cluster) Leader(ctx context.Context) (leader int, err error) {
 	return leader, err
 }
 
-// Endpoints are the addresses for clients, host:port, a member each.
+// Endpoints returns the addresses of the members for clients, host:port.
 func (c *Cluster) Endpoints() []string { return append([]string(nil), c.clients...) }
 
-// Member is the process of a member, counted from 0, to pause it or to see its memory.
+// Member returns the process of a member, counted from 0, to pause it or to read its memory usage.
 func (c *Cluster) Member(i int) *process.Process { return c.members[i] }
 
-// LogPath is the file to which a member writes its log.
+// LogPath returns the path of a member's log.
 func (c *Cluster) LogPath(i int) string { return filepath.Join(c.options.Dir, name(i)+".log") }
 
 // Kill ends a member as kill -9 does. Its data directory stays.

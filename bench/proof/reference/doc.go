@@ -1,5 +1,5 @@
-// Package reference gives tests and comparisons a real etcd: the server that defines what the etcd
-// v3 API does.
+// Package reference starts a real etcd for tests and comparisons: the server that defines the
+// behaviour of the etcd v3 API.
 //
 //	func TestMine(t *testing.T) {
 //		etcd := reference.Test(t, reference.Options{})
@@ -7,14 +7,15 @@
 //		...
 //	}
 //
-// The programs (etcd, etcdctl, etcdutl) are built from the versions that a module of its own pins,
-// in module/go.mod, so that the database's module does not depend on them. They are built once,
-// into a directory below the user's cache directory; `make reference` does it in advance. A build
-// that fails is an error: nothing is skipped.
+// A separate module, module/go.mod, pins the versions of the programs (etcd, etcdctl, etcdutl), so
+// that the database's module does not depend on them. The programs are built once, into a directory
+// below the user's cache directory. `make reference` builds them in advance. If a build fails, the
+// test fails and is not skipped.
 //
-// A Cluster has one member or several, each a process with a data directory of its own, on loopback
-// ports. Start returns when all members answer linearizable reads. Members can be killed, paused
-// and started again; Close ends them all.
+// A Cluster has one or more members. Each member is a process with its own data directory, on
+// loopback ports. Start returns when all members answer linearizable reads. Members can be killed,
+// paused and started again. Close ends all members.
 //
-// The package knows nothing of Tidemark but bench/proof/process, and imports no client of etcd.
+// The only package of Tidemark that this package imports is bench/proof/process. It imports no
+// client of etcd.
 package reference

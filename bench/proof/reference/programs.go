@@ -15,26 +15,26 @@ import (
 
 const (
 	mainModule = "github.com/tidemarkdb/tidemark"
-	// moduleFolder is where the module that pins the programs is, in the main module.
+	// moduleFolder is the folder, in the main module, of the module that pins the programs.
 	moduleFolder = "bench/proof/reference/module"
 )
 
-// programs are the names of the programs, and the packages that they are built from.
+// programs maps the names of the programs to their packages.
 var programs = map[string]string{
 	"etcd":    "go.etcd.io/etcd/server/v3",
 	"etcdctl": "go.etcd.io/etcd/etcdctl/v3",
 	"etcdutl": "go.etcd.io/etcd/etcdutl/v3",
 }
 
-// Programs are the paths of etcd's programs.
+// Programs has the paths of etcd's programs.
 type Programs struct {
 	Etcd, Etcdctl, Etcdutl string
 }
 
-// Install builds the programs if they are not there yet, and says where they are: in a directory
-// below cache, which is named after what it was built from. An empty cache is the directory
+// Install builds the programs if they are missing, and returns their paths. The programs are in a
+// directory below cache whose name depends on what was built. An empty cache means the directory
 // tidemark/reference below os.UserCacheDir. Processes that install at the same time wait for each
-// other. It must be called in a directory of this module, as tests are.
+// other. Install must be called in a directory of this module, as tests are.
 func Install(ctx context.Context, cache string) (Programs, error) {
 	if cache == "" {
 		user, err := os.UserCacheDir()
@@ -66,12 +66,12 @@ func Install(ctx context.Context, cache string) (Programs, error) {
 	}
 	defer unlock()
 	if _, err := os.Stat(dir); err == nil {
-		return installed, nil // another process has built them meanwhile
+		return installed, nil // another process has built the programs meanwhile
 	}
 	return installed, build(ctx, module, cache, dir)
 }
 
-// build makes the directory dir, below cache, as a whole.
+// build makes the directory dir below cache, complete or not at all.
 func build(ctx context.Context, module, cache, dir string) error {
 	unfinished, err := os.MkdirTemp(cache, "unfinished-")
 	if err != nil {
@@ -93,7 +93,7 @@ func build(ctx context.Context, module, cache, dir string) error {
 	return nil
 }
 
-// moduleDir is the directory of the module that pins the programs.
+// moduleDir returns the directory of the module that pins the programs.
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", mainModule).Output()
 	if err != nil {
@@ -102,7 +102,7 @@ func moduleDir(ctx context.Context) (string, error) {
 	return filepath.Join(strings.TrimSpace(string(out)), filepath.FromSlash(moduleFolder)), nil
 }
 
-// buildName tells what is built of one module apart from what is built of another one.
+// buildName returns a name that differs for different contents of the module.
 func buildName(module string) (string, error) {
 	sum := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -119,7 +119,7 @@ func buildName(module string) (string, error) {
 	return version + "-" + runtime.Version() + "-" + hex.EncodeToString(sum.Sum(nil)[:6]), nil
 }
 
-// pinned is the version of a required module in a go.mod file.
+// pinned returns the version of a required module in a go.mod file.
 func pinned(file, module string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -134,7 +134,7 @@ func pinned(file, module string) (string, error) {
 	return "", fmt.Errorf("%s does not require %s", file, module)
 }
 
-// lockFile waits until no other process has the lock, and returns what gives it back.
+// lockFile waits until no other process has the lock, and takes it. unlock releases it.
 func lockFile(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

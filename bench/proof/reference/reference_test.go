@@ -25,7 +25,7 @@ func ctl(t *testing.T, c *Cluster, args ...string) string {
 	return string(out)
 }
 
-// One member answers, is killed, and has kept what was written.
+// One member answers, is killed, and has kept its data.
 func TestOneMember(t *testing.T) {
 	c := Test(t, Options{})
 	ctl(t, c, "put", "a", "1")
@@ -40,7 +40,7 @@ func TestOneMember(t *testing.T) {
 	}
 }
 
-// Three members are one cluster, and do without one of them.
+// Three members are one cluster, which works without one of them.
 func TestThreeMembers(t *testing.T) {
 	c := Test(t, Options{Members: 3, Args: []string{"--unsafe-no-fsync"}})
 	var listed struct{ Members []struct{ Name string } }
@@ -68,7 +68,7 @@ func TestThreeMembers(t *testing.T) {
 	}
 }
 
-// What fails to start says why.
+// The error of a failed start has the reason.
 func TestStartFails(t *testing.T) {
 	_, err := Start(t.Context(), Options{Args: []string{"--no-such-flag"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-flag") {
@@ -100,7 +100,7 @@ func TestInstallTogether(t *testing.T) {
 	}
 }
 
-// The client that the project uses, the server and its tools are of one version.
+// The client that the project uses, the server and its tools have the same version.
 func TestOneVersion(t *testing.T) {
 	module, err := moduleDir(t.Context())
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// Test starts a cluster for a test, which it fails if that is not possible. It is closed when the
-// test ends; of a test that failed the ends of the members' logs are shown.
+// Test starts a cluster for a test, and fails the test if that is not possible. The cluster is
+// closed when the test ends. If the test failed, the ends of the members' logs are shown.
 func Test(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	c, err := Start(context.Background(), o)

@@ -13,16 +13,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// opened is the target as this process reads it.
+// opened is the target, opened by this process.
 type opened struct {
 	*catalog.Catalog
 	target.Target
 }
 
-// resolved is how a moment can be restored.
+// resolved says how the state at a moment can be restored.
 type resolved = catalog.Resolved
 
-// withCatalog opens the target for a function.
+// withCatalog opens the target, calls do, and closes the target.
 func (s *session) withCatalog(ctx context.Context,
 	do func(context.Context, opened) error) (err error) {
 	open := s.Open
@@ -39,8 +39,8 @@ func (s *session) withCatalog(ctx context.Context,
 	return do(ctx, opened{catalog.New(store, nil), store})
 }
 
-// clean ends all jobs, drops what was restored, and removes what is in the target. It finds
-// all of this in the cluster and in the target, so that it can be repeated.
+// clean ends all jobs, drops the restored keyspaces, and empties the target. It looks for all of
+// this in the cluster and in the target, so clean can be repeated.
 func (s *session) clean(ctx context.Context) error {
 	for _, step := range []struct {
 		what string
@@ -56,7 +56,8 @@ func (s *session) clean(ctx context.Context) error {
 	return nil
 }
 
-// endSchedule deletes the schedule. While a backup of it is made, it is paused.
+// endSchedule deletes the schedule. If a running backup of the schedule prevents that, endSchedule
+// cancels the backup, and returns the error.
 func (s *session) endSchedule(ctx context.Context) error {
 	all, err := s.admin.BackupSchedules(ctx)
 	for _, one := range all {
@@ -69,7 +70,7 @@ func (s *session) endSchedule(ctx context.Context) error {
 	return err
 }
 
-// endJobs cancels jobs that are not over, and is an error as long as there are some.
+// endJobs cancels jobs that are not over. It returns an error as long as there are such jobs.
 func (s *session) endJobs(ctx context.Context) error {
 	all, err := s.admin.Backups(ctx)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *session) drop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// empty removes all backups and logs, a backup before those that it continues.
+// empty removes all backups and logs. It removes a backup before the backups that it continues.
 func (s *session) empty(ctx context.Context) error {
 	return s.withCatalog(ctx, func(ctx context.Context, c opened) error {
 		contents, err := c.Catalog.List(ctx)
@@ -135,7 +136,7 @@ func (s *session) empty(ctx context.Context) error {
 	})
 }
 
-// nothingIsLeft looks for what jobs have left.
+// nothingIsLeft looks for remains of jobs.
 func (s *session) nothingIsLeft(ctx context.Context) error {
 	all, err := s.admin.Keyspaces(ctx)
 	if err != nil {
@@ -149,7 +150,7 @@ func (s *session) nothingIsLeft(ctx context.Context) error {
 		}
 		consumers, err := s.sdk.Keyspace(ks.Name).Consumers(ctx)
 		if errors.Is(err, kv.ErrKeyspaceNotFound) {
-			continue // it is being dropped
+			continue // the keyspace is being dropped
 		}
 		if err != nil {
 			return err

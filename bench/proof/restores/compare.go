@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// expirySlack is how close to its expiry a row is not compared any more: clocks differ, and it may
-// have expired when it was loaded.
+// expirySlack: a row that expires this soon is not compared. Clocks differ, and the row may have
+// expired when it was loaded.
 const expirySlack = 5 * time.Second
 
 func byKey(a, b kv.Pair) int { return bytes.Compare(a.Key, b.Key) }
@@ -31,7 +31,7 @@ func rowsOf(scan iter.Seq2[kv.Pair, error]) ([]kv.Pair, error) {
 	return rows, nil
 }
 
-// compare compares a restored keyspace with what its source had at the moment.
+// compare compares a restored keyspace with its source at the moment.
 func (o *operation) compare(ctx context.Context, name, as string, at kv.Timestamp) error {
 	var got []kv.Pair
 	if err := o.try(ctx, func(ctx context.Context) (err error) {
@@ -60,8 +60,8 @@ func (o *operation) compare(ctx context.Context, name, as string, at kv.Timestam
 // mostDifferences is the number of differences that a report of a copy lists.
 const mostDifferences = 10
 
-// differences says how rows differ from those that are wanted, both by ascending key. Versions are
-// not compared, and neither is a row that has expired.
+// differences lists the differences between two lists of rows, both by ascending key. It ignores
+// versions, and rows that have expired.
 func differences(want, got []kv.Pair, now time.Time) (all []string) {
 	tell := func(format string, args ...any) {
 		if len(all) < mostDifferences {

@@ -49,7 +49,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferentKeys is the same for the coordination store.
+// A report lists every difference between the keys of two coordination stores.
 func TestDifferentKeys(t *testing.T) {
 	key := func(key string, modified int64) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte(key), Value: []byte("v"), ModRevision: modified}

@@ -19,18 +19,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
 )
 
-// pageOfKeys is how many keys of the coordination store are read at a time.
+// pageOfKeys is the number of keys of the coordination store that are read at a time.
 const pageOfKeys = 500
 
-// stored is what a backup has of the coordination store.
+// stored is the coordination store in a backup.
 type stored struct {
 	revision int64
 	pairs    []*mvccpb.KeyValue
 }
 
-// compareCoordination compares the coordination store of a backup, or of a moment that a log has,
-// with what a client reads at the same revision; and with the trace, which was written to a keyspace
-// first.
+// compareCoordination compares the coordination store in a backup, or at a moment in a log, with a
+// client's read at the same revision. It also compares the store with the trace, whose rows are
+// written to a keyspace first.
 func (o *operation) compareCoordination(ctx context.Context, id, log string,
 	at kv.Timestamp) error {
 	if o.run.OpenEtcd == nil {
@@ -77,7 +77,7 @@ func (o *operation) compareCoordination(ctx context.Context, id, log string,
 	return o.compareOrder(ctx, copied, at, id)
 }
 
-// compareOrder sees that the coordination store is not newer than the trace of the same backup.
+// compareOrder checks that the coordination store is not newer than the trace in the same backup.
 func (o *operation) compareOrder(ctx context.Context, copied stored, at kv.Timestamp,
 	id string) error {
 	step := 0
@@ -107,7 +107,7 @@ func (o *operation) compareOrder(ctx context.Context, copied stored, at kv.Times
 			newest = max(newest, n)
 		}
 	}
-	// A row that expires soon may be gone, and so may the deleted one.
+	// A row that expires soon may be gone, and so may a deleted row.
 	if newest < step && step%11 != 0 {
 		version, _ := o.versions.Load(step)
 		o.run.Violation("restores: at %v the coordination store of %s has step %d, and the keyspace "+
@@ -134,7 +134,7 @@ func keysAt(ctx context.Context, client *clientv3.Client, revision int64) (
 	}
 }
 
-// differentKeys says how keys differ from those that are wanted; empty: they do not.
+// differentKeys describes the differences between two lists of keys; empty: none.
 func differentKeys(want, got []*mvccpb.KeyValue) string {
 	text := func(pair *mvccpb.KeyValue) string {
 		return fmt.Sprintf("%q=%.40q created %d modified %d version %d lease %d", pair.Key, pair.Value,
@@ -154,7 +154,7 @@ func differentKeys(want, got []*mvccpb.KeyValue) string {
 	return ""
 }
 
-// coordination reads the coordination store of a backup, or of a moment.
+// coordination reads the coordination store in a backup, or at a moment in a log.
 func (c opened) coordination(ctx context.Context, id, log string, at kv.Timestamp) (s stored,
 	err error) {
 	point, err := c.Point(ctx, id, log, at)

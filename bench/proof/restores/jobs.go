@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// jobPatience is how long a job may take. In calm one that takes longer is a violation.
+	// jobPatience is how long a job may take. In calm a longer job is a violation.
 	jobPatience = 90 * time.Second
-	// look is how often it is looked how far a job is.
+	// look is the time between two looks at the progress of a job.
 	look = 200 * time.Millisecond
-	// scheduleName is the only schedule.
+	// scheduleName is the name of the only schedule.
 	scheduleName = "restores"
 )
 
-// try makes a call again until it succeeds or the context ends.
+// try repeats a call until it succeeds or the context ends.
 func (s *session) try(ctx context.Context, call func(context.Context) error) error {
 	for {
 		err := limited(ctx, attemptPatience, call)
@@ -30,8 +30,8 @@ func (s *session) try(ctx context.Context, call func(context.Context) error) err
 	}
 }
 
-// job has a backup or restore made, and waits for its end. It reads the sources as soon as their
-// moment is known.
+// job starts a backup or a restore, and waits for its end. It reads the sources as soon as the
+// moment of the job is known.
 func (o *operation) job(ctx context.Context, what string, options admin.BackupOptions) (
 	job admin.BackupInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobPatience)
@@ -56,7 +56,8 @@ func (o *operation) job(ctx context.Context, what string, options admin.BackupOp
 		case err == nil && job.Over():
 			return job, o.failed(what, job.ID, job.Error)
 		case err == nil && !job.At.IsZero() && options.Restore == nil:
-			// The moment may change with the core's leader. What is not read now is read later.
+			// The moment may change with the core's leader. Sources that are not read now are read
+			// later.
 			_ = limited(ctx, attemptPatience, func(ctx context.Context) error {
 				return o.read(ctx, job.At)
 			})
@@ -69,11 +70,12 @@ func (o *operation) job(ctx context.Context, what string, options admin.BackupOp
 	}
 }
 
-// errHonest: a job failed for a reason that the documentation names.
+// errHonest says that a job failed for a reason that the documentation names.
 var errHonest = errors.New("history is collected")
 
-// failed is the error of a job that has ended and is not complete. Faults interrupt jobs, and end
-// none: one that fails is a violation, but for the reason that history is collected.
+// failed returns the error of a job that has ended and is not complete. Faults interrupt jobs, but
+// must not make them fail. So a failed job is a violation, unless it failed because history was
+// collected.
 func (o *operation) failed(what, id, why string) error {
 	if strings.Contains(why, "history") {
 		return fmt.Errorf("%w: %s", errHonest, why)
@@ -82,7 +84,7 @@ func (o *operation) failed(what, id, why string) error {
 	return errors.New(why)
 }
 
-// awaitSchedule waits until the schedule has come so far.
+// awaitSchedule waits until reached returns true for the schedule.
 func (o *operation) awaitSchedule(ctx context.Context, what string,
 	reached func(*admin.BackupScheduleInfo) bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, jobPatience)

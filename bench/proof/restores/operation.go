@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 )
 
-// session is what the operations of one client have in common.
+// session has the state that the operations of one client share.
 type session struct {
 	*Restores
 	run    *driver.Run
@@ -23,44 +23,44 @@ type session struct {
 	sdk    *kv.Client
 	admin  *admin.Client
 	random *rand.Rand
-	// restored numbers the restores.
+	// restored is the number of restores so far.
 	restored int
 }
 
-// operation is one backup, or chain of backups, with its restore and comparison.
+// operation is one backup, or a chain of backups, with its restore and comparison.
 type operation struct {
 	*session
 	kind kind
-	// backups is how many a chain has.
+	// backups is the number of backups in a chain.
 	backups int
-	// keyspaces are those that are restored, and of which the moment is compared.
+	// keyspaces are the restored keyspaces, which are compared with their sources.
 	keyspaces []string
-	// sources are what the keyspaces had at a moment.
+	// sources has the rows of the keyspaces at a moment.
 	sources map[kv.Timestamp]source
 }
 
-// kind is what is restored.
+// kind says what is restored.
 type kind int
 
 const (
-	// chain is a full backup, and incremental ones that continue it.
+	// chain: a full backup and the incremental backups that continue it.
 	chain kind = iota
-	// logged is a moment that a schedule has by its log.
+	// logged: a moment that only a schedule's log has.
 	logged
 )
 
-// source is what keyspaces had at a moment; nil: the history is collected.
+// source has the rows of keyspaces at a moment; nil: history was collected before they were read.
 type source map[string][]kv.Pair
 
 const (
-	// operationPatience bounds all jobs of one operation. In calm a job of the small keyspaces of a
-	// run takes seconds.
+	// operationPatience bounds the time of all jobs of one operation. In calm a job of a run's
+	// small keyspaces takes seconds.
 	operationPatience = 3 * time.Minute
-	// mostRestored is how many keyspaces an operation restores at most, besides the trace.
+	// mostRestored is the largest number of keyspaces that an operation restores besides the trace.
 	mostRestored = 2
 )
 
-// operate carries out an operation, and removes what it has made.
+// operate carries out an operation, and removes everything that it has made.
 func (s *session) operate(ctx context.Context) {
 	o := &operation{session: s, kind: chain, backups: 1}
 	switch s.random.IntN(5) {
@@ -111,7 +111,7 @@ func (o *operation) do(ctx context.Context) error {
 		}
 		made, parent = append(made, job), job.ID
 	}
-	// The last one stands for its chain; an earlier one is restored at times.
+	// Most operations restore the last backup of the chain, some restore an earlier one.
 	one := made[len(made)-1]
 	if o.random.IntN(3) == 0 {
 		one = made[o.random.IntN(len(made))]
@@ -122,8 +122,8 @@ func (o *operation) do(ctx context.Context) error {
 	return o.restore(ctx, &admin.RestoreOptions{Backup: one.ID}, one.At)
 }
 
-// momentOf carries out what makes a moment restorable, and sees that the moment lies between two
-// writes that were acknowledged: the one before, and another one after.
+// momentOf makes a moment restorable by do, which returns a job. It checks that the job's moment
+// lies between two writes: one that was acknowledged before do, and one that began after do.
 func (o *operation) momentOf(ctx context.Context, what string,
 	do func(context.Context) (admin.BackupInfo, error)) (admin.BackupInfo, error) {
 	before, err := o.mark(ctx)
@@ -145,7 +145,7 @@ func (o *operation) momentOf(ctx context.Context, what string,
 	return job, nil
 }
 
-// mark writes a row of its own, and returns its version.
+// mark writes a row, and returns its version.
 func (o *operation) mark(ctx context.Context) (at kv.Timestamp, err error) {
 	err = o.try(ctx, func(ctx context.Context) (err error) {
 		at, err = o.sdk.Keyspace(Name).Put(ctx, []byte("mark"), fmt.Appendf(nil, "%d",
@@ -173,10 +173,10 @@ func (o *operation) choose(ctx context.Context) error {
 	return err
 }
 
-// hidden says whether a keyspace is one that a restore fills.
+// hidden says whether a restore fills the keyspace at present.
 func hidden(name string) bool { return strings.HasPrefix(name, "restore/") }
 
-// doLogged restores a moment between backups.
+// doLogged restores a moment that lies between backups.
 func (o *operation) doLogged(ctx context.Context) error {
 	err := o.try(ctx, func(ctx context.Context) error {
 		_, err := o.admin.SetBackupSchedule(ctx, admin.BackupSchedule{Name: scheduleName,
@@ -211,7 +211,7 @@ func (o *operation) doLogged(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		// A log that had to begin anew has a gap, which the schedule tells of.
+		// A log that was started again has a gap. The schedule reports the gap.
 		return fmt.Errorf("the moment %v: %w", at, err)
 	}
 	if err := o.compareCoordination(ctx, found.Backup, found.Log, at); err != nil {
@@ -238,7 +238,8 @@ func (o *operation) restore(ctx context.Context, r *admin.RestoreOptions, at kv.
 	if job.At != at {
 		o.run.Violation("restores: the restore %s is of %v, and %v was asked for", job.ID, job.At, at)
 	}
-	// Twice: nothing may be written to it behind its end.
+	// Compare twice, because nothing may be written to a restored keyspace after the restore has
+	// ended.
 	for range 2 {
 		for _, name := range o.keyspaces {
 			if err := o.compare(ctx, name, r.Names[name], at); err != nil {
@@ -252,13 +253,13 @@ func (o *operation) restore(ctx context.Context, r *admin.RestoreOptions, at kv.
 	return nil
 }
 
-// newID is the id of a job. A request that is repeated has the same.
+// newID returns the id of a new job. Repetitions of a request use the same id.
 func (o *operation) newID() string { return manifest.NewID(time.Now(), o.random.Uint32()) }
 
-// errCollected: the history at a moment was collected before it was read.
+// errCollected says that the history at a moment was collected before it was read.
 var errCollected = errors.New("the history of the source is collected")
 
-// read reads the sources at a moment, unless that is done.
+// read reads the sources at a moment, unless they have been read.
 func (o *operation) read(ctx context.Context, at kv.Timestamp) error {
 	if o.sources[at] == nil {
 		o.sources[at] = make(source)

@@ -14,17 +14,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// Restores is the workload. The exported fields are set before Setup and not changed.
+// Restores is the workload. Its exported fields are set before Setup, and not changed afterwards.
 type Restores struct {
-	// Target is the URL that servers are told. Open opens the same target for this process; nil: by
-	// its URL.
+	// Target is the URL of the target that the servers use. Open opens the same target for this
+	// process; nil: the target is opened by its URL.
 	Target string
 	Open   func(context.Context) (target.Target, error)
-	// Pause is the longest time between two operations, TracePause between two writes of the trace.
+	// Pause is the longest time between two operations. TracePause is the longest time between two
+	// writes of the trace.
 	Pause, TracePause time.Duration
 
-	// versions has the version of each row of the trace that was acknowledged, by the row's number:
-	// the last keptVersions of them.
+	// versions maps the numbers of acknowledged rows of the trace to their versions, for the last
+	// keptVersions rows.
 	versions sync.Map
 }
 
@@ -32,19 +33,19 @@ type Restores struct {
 const Name = "restores"
 
 const (
-	// restoredPrefix begins the names of restored keyspaces.
+	// restoredPrefix is the prefix of the names of restored keyspaces.
 	restoredPrefix = "restored-"
-	// traceKey is the key of the coordination store that is written behind each row.
+	// traceKey is the key of the coordination store that is written after each row.
 	traceKey = Name + "/step"
-	// traceRows is how many rows the trace has.
+	// traceRows is the number of rows of the trace.
 	traceRows = 40
-	// keptVersions is the number of rows, the newest ones, whose versions are kept for reports.
+	// keptVersions is the number of rows whose versions are kept for reports.
 	keptVersions = 10_000
-	// attemptPatience is how long one call may take before it is made again.
+	// attemptPatience is the deadline of one call. After the deadline the call is repeated.
 	attemptPatience = 5 * time.Second
 )
 
-// The clients.
+// The numbers of the clients.
 const (
 	operator = iota
 	tracer
@@ -86,9 +87,9 @@ func (r *Restores) Drive(ctx context.Context, run *driver.Run, number int, clien
 	}
 }
 
-// trace writes rows, each after the one before, and the number of each that was acknowledged to the
-// coordination store. A backup whose coordination store has a number must have the row of that
-// number, or a later row.
+// trace writes rows one after the other. After the acknowledgement of each row it writes the row's
+// number to the coordination store. A backup whose coordination store has a number must have the
+// row of that number, or a later row.
 func (r *Restores) trace(ctx context.Context, run *driver.Run, client *driver.Client,
 	random *rand.Rand) {
 	ks := client.Keyspace(Name)
@@ -129,7 +130,7 @@ func (r *Restores) trace(ctx context.Context, run *driver.Run, client *driver.Cl
 	}
 }
 
-// traceTTL has some rows expire: soon, or long after the run.
+// traceTTL gives some rows an expiry: soon, or long after the run.
 func traceTTL(n int) []kv.WriteOption {
 	switch {
 	case n%11 == 0:
@@ -140,8 +141,8 @@ func traceTTL(n int) []kv.WriteOption {
 	return nil
 }
 
-// Check implements Workload: what operations have left when the run ended is removed; then one
-// operation is carried out with nothing beside it, and nothing may be left.
+// Check implements Workload. It removes what interrupted operations have left, and carries out one
+// more operation while nothing else runs. Then nothing may be left.
 func (r *Restores) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	sdk, err := run.Open(ctx)
 	if err != nil {
@@ -160,7 +161,7 @@ func (r *Restores) Check(ctx context.Context, run *driver.Run, client *driver.Cl
 	return s.nothingIsLeft(ctx)
 }
 
-// limited makes a call that may take so long.
+// limited makes a call with a deadline.
 func limited(ctx context.Context, patience time.Duration, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -15,19 +15,19 @@ import (
 // Report is what Check found.
 type Report struct {
 	Operations int
-	// Unknown is how many of them have an outcome that was not told, Unseen of how many of these
-	// no client saw a trace, and Serializable how many are reads without a quorum.
+	// Unknown is the number of operations of unknown outcome. Unseen is the number of these
+	// operations whose effect no client saw. Serializable is the number of reads without a quorum.
 	Unknown, Unseen, Serializable int
-	// Complaints are answers that no single copy can have given.
+	// Complaints has answers that no single copy can have given.
 	Complaints []string
-	// Undecided: the time did not suffice to find an order, or that there is none.
+	// Undecided: the time did not suffice to find an order, or to prove that there is none.
 	Undecided bool
 }
 
-// Check decides whether the operations, all on keys that are absent at the beginning and that
-// no other client writes, are those of a store with revisions. It spends at most about patience on
-// the search for an order, or if there is none on each of some searches for the first answer that
-// is wrong.
+// Check decides whether the operations can be the operations of a store with revisions. All their
+// keys must be absent at the beginning, and no other client may write them. Check spends about
+// patience at most on the search for an order. If there is no order, it spends about patience at
+// most on each of several searches for the first wrong answer.
 func Check(operations []Operation, patience time.Duration) Report {
 	report := Report{Operations: len(operations)}
 	report.Complaints = resolve(operations)
@@ -63,12 +63,12 @@ var store = porcupine.Model{
 	Hash:  func(s any) uint64 { return s.(*state).hash() },
 }
 
-// search looks for an order.
+// search looks for an order that explains all answers.
 func search(operations []Operation, patience time.Duration) porcupine.CheckResult {
 	var all []porcupine.Operation
 	for i := range operations {
 		o := &operations[i]
-		// Without effect: what was refused, and reads without an answer.
+		// These operations have no effect: refused operations, and reads without an answer.
 		if o.Outcome == Refused || o.Serializable || o.Outcome == Unknown && o.reads() {
 			continue
 		}
@@ -82,10 +82,11 @@ func search(operations []Operation, patience time.Duration) porcupine.CheckResul
 	return porcupine.CheckOperationsTimeout(store, all, patience)
 }
 
-// shown is how many operations of a failing history are told: the last.
+// shown is the number of operations of a failing history that are listed: the last ones.
 const shown = 30
 
-// explain tells the shortest beginning of the history that has no order, found by bisection.
+// explain describes the shortest prefix of the history that has no order. It finds the prefix by
+// bisection.
 func explain(operations []Operation, patience time.Duration) string {
 	var ends []int64
 	for _, o := range operations {
@@ -115,7 +116,7 @@ func explain(operations []Operation, patience time.Duration) string {
 	return b.String()
 }
 
-// until is the history as it was known at one moment.
+// until returns the history as it was known at one moment.
 func until(operations []Operation, end int64) []Operation {
 	var prefix []Operation
 	for _, o := range operations {
@@ -124,7 +125,7 @@ func until(operations []Operation, end int64) []Operation {
 		}
 		if o.Return > end {
 			if o.Outcome == Done && !o.reads() {
-				o.at = 0 // it may have done nothing, or not yet
+				o.at = 0 // the operation may not have taken effect by then
 			}
 			o.Outcome, o.Return, o.Ended, o.Found = Unknown, 0, 0, nil
 		}
@@ -139,7 +140,7 @@ func until(operations []Operation, end int64) []Operation {
 	return prefix
 }
 
-// String is one line, and the complaints.
+// String returns one line, and the complaints.
 func (r Report) String() string {
 	text := fmt.Sprintf("%d operations (%d not told, of %d no trace; %d serializable): ",
 		r.Operations, r.Unknown, r.Unseen, r.Serializable)

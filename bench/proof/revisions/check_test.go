@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// naive is a store that keeps all of its states: the simplest that is right.
+// naive is a simple, correct store that keeps all of its states.
 type naive struct {
 	revisions []map[string]Pair
 }
@@ -72,11 +72,11 @@ func (n *naive) do(o *Operation, revision int64) (bool, int64, [][]Pair) {
 	return succeeded, revision, found
 }
 
-// fault is what a store does wrong with an operation; it returns the answer.
+// fault executes an operation wrongly. It returns the answer.
 type fault func(n *naive, o *Operation) (bool, int64, [][]Pair)
 
-// history makes a history of clients whose calls overlap: each call takes effect at a random moment
-// between its beginning and its end, or not at all if its outcome is not told.
+// history makes a history of clients whose calls overlap. Each call takes effect at a random moment
+// between its beginning and its end. A call of unknown outcome may have no effect.
 func history(random *rand.Rand, steps int, wrong fault) []Operation {
 	r, n := NewRecorder(), &naive{}
 	type call struct {
@@ -163,7 +163,7 @@ func TestRightStorePasses(t *testing.T) {
 	}
 }
 
-// Each mistake of a store is noticed in some of few histories.
+// Each mistake of a store is noticed in at least one of a few histories.
 func TestMistakesAreNoticed(t *testing.T) {
 	right := func(n *naive, o *Operation) (bool, int64, [][]Pair) { return n.do(o, n.revision()) }
 	mistakes := map[string]fault{

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// unknown is a revision in the model that no client was told.
+// unknown is a revision in the model that no client has learned.
 const unknown = -1
 
-// state is the store after some operations. It is never changed.
+// state is the store after some operations. A state is immutable.
 type state struct {
-	// floor is the highest revision that is known to have been reached: that of the last write, or
-	// of a read after it.
+	// floor is the highest revision that is known to have been reached, by a write or by a later
+	// read.
 	floor int64
 	pairs []Pair // by key
 }
@@ -37,8 +37,8 @@ func (s *state) find(key string) (int, bool) {
 		func(p Pair, key string) int { return strings.Compare(p.Key, key) })
 }
 
-// compare says whether a comparison is true. A number that no client was told is none that a client
-// can compare with: it has the numbers from answers.
+// compare evaluates a comparison. A number that no client has learned never equals a client's
+// number, because clients take their numbers from answers.
 func (s *state) compare(c Compare) bool {
 	var p Pair
 	i, present := s.find(c.Key)
@@ -56,8 +56,8 @@ func (s *state) compare(c Compare) bool {
 	return (p.Version == c.Number) != c.Not
 }
 
-// step says whether an operation may have had its answer in this state, and what the state is after
-// it. One of unknown outcome is given its effect here.
+// step says whether an operation can have had its answer in this state, and returns the state after
+// it. An operation of unknown outcome takes effect here.
 func (s *state) step(o *Operation) (bool, *state) {
 	known := o.Outcome == Done
 	succeeded := true
@@ -104,8 +104,8 @@ func (s *state) step(o *Operation) (bool, *state) {
 	return true, next
 }
 
-// act does an action at a revision, and says whether it wrote, and whether the answer is right.
-// What the answer tells of numbers that were unknown is known from then on.
+// act does an action at a revision. It says whether the action wrote, and whether the answer is
+// right. Unknown numbers in the model are replaced by the numbers in the answer.
 func (s *state) act(a Action, revision int64, known bool, answer []Pair) (wrote, ok bool) {
 	n := 0
 	for i := range s.pairs {
@@ -139,8 +139,8 @@ func (s *state) act(a Action, revision int64, known bool, answer []Pair) (wrote,
 	return false, true
 }
 
-// learn says whether a pair of the model can be the one that was found, and takes the numbers of
-// that if it did not know them.
+// learn says whether a pair of the model agrees with the pair in an answer. Unknown numbers in the
+// model are replaced by the numbers in the answer.
 func (p *Pair) learn(found Pair) bool {
 	if p.Create == unknown {
 		p.Create = found.Create

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Target is what a comparison looks at.
+// Target is the field of a key that a comparison looks at.
 type Target uint8
 
 const (
-	// Value is the value of a key; a key that is absent has none, and no comparison is true.
+	// Value is the value of a key. For an absent key every comparison with a value is false.
 	Value Target = iota
-	// Create, Mod and Version are numbers, 0 of a key that is absent.
+	// Create, Mod and Version are numbers; 0 for an absent key.
 	Create
 	Mod
 	Version
@@ -22,11 +22,11 @@ func (t Target) String() string {
 	return [...]string{"value", "create revision", "mod revision", "version"}[t]
 }
 
-// Compare is a comparison of a transaction: that a key has, or has not, a value or number.
+// Compare is a comparison of a transaction: a key has, or does not have, a value or number.
 type Compare struct {
 	Key    string
 	Target Target
-	// Not: that it differs.
+	// Not: the value or number differs.
 	Not    bool
 	Value  string
 	Number int64
@@ -43,19 +43,20 @@ func (c Compare) String() string {
 	return fmt.Sprintf("%v of %s %s %s", c.Target, c.Key, relation, want)
 }
 
-// Kind is what an action does.
+// Kind is the kind of an action.
 type Kind uint8
 
 const (
-	// Get reads a key; with End all keys from Key up to it.
+	// Get reads a key, or with End all keys from Key up to End.
 	Get Kind = iota
-	// Put writes Value, and answers with the pair before.
+	// Put writes Value. Its answer has the previous pair.
 	Put
-	// Delete deletes a key, or with End all up to it, and answers with the pairs before.
+	// Delete deletes a key, or with End all keys from Key up to End. Its answer has the previous
+	// pairs.
 	Delete
 )
 
-// Action is an operation of a transaction, or a call of its own.
+// Action is an operation of a transaction, or a single call.
 type Action struct {
 	Kind     Kind
 	Key, End string
@@ -73,7 +74,7 @@ func (a Action) String() string {
 	return text
 }
 
-// covers says whether the action concerns a key.
+// covers says whether the action reads or writes a key.
 func (a Action) covers(key string) bool {
 	if a.End == "" {
 		return key == a.Key
@@ -81,7 +82,7 @@ func (a Action) covers(key string) bool {
 	return a.Key <= key && key < a.End
 }
 
-// Pair is a key as it was found.
+// Pair is a key as an operation found it.
 type Pair struct {
 	Key, Value           string
 	Create, Mod, Version int64
@@ -96,25 +97,26 @@ func (p Pair) String() string {
 type Outcome uint8
 
 const (
-	// Unknown: it has not ended, or ended without the client learning whether it took effect.
+	// Unknown: the operation has not ended, or ended without the client learning whether it took
+	// effect.
 	Unknown Outcome = iota
 	// Done: the answer is recorded.
 	Done
-	// Refused: it certainly had no effect and never will.
+	// Refused: the operation certainly had no effect and never will have one.
 	Refused
 )
 
-// Operation is one call of one client: a transaction, of which a get, put or delete by itself is
-// one without comparisons.
+// Operation is one call of one client: a transaction. A single get, put or delete is a transaction
+// without comparisons.
 type Operation struct {
 	Client int
-	// Serializable: the call only reads, and asked for no quorum.
+	// Serializable: the operation only reads, and does not ask for a quorum.
 	Serializable bool
 	Compares     []Compare
 	Then, Else   []Action
 
-	// The answer, valid with Done only: whether all comparisons were true, the revision in the
-	// header, and for each action of the branch the pairs that it found.
+	// The answer is valid only if Outcome is Done: whether all comparisons were true, the revision
+	// in the header, and the pairs that each action of the branch found.
 	Outcome   Outcome
 	Succeeded bool
 	Revision  int64
@@ -123,14 +125,14 @@ type Operation struct {
 	// Call and Return order the beginnings and endings of all operations of a history; Return is 0
 	// until the operation has ended.
 	Call, Return int64
-	// Began and Ended are for people: times since the recorder was made.
+	// Began and Ended are for readers of reports: times since the recorder was made.
 	Began, Ended time.Duration
 
-	// at is the revision of the effect of an operation of unknown outcome; 0 if that is not known.
+	// at is the revision at which an operation of unknown outcome took effect; 0 if unknown.
 	at int64
 }
 
-// reads says whether neither branch writes.
+// reads says whether no branch writes.
 func (o *Operation) reads() bool {
 	for _, branch := range [][]Action{o.Then, o.Else} {
 		for _, a := range branch {
@@ -142,7 +144,7 @@ func (o *Operation) reads() bool {
 	return true
 }
 
-// branch is what was done.
+// branch returns the actions of the branch that was taken.
 func (o *Operation) branch() []Action {
 	if o.Succeeded {
 		return o.Then
@@ -168,7 +170,7 @@ func list[T fmt.Stringer](all []T) string {
 	return strings.Join(parts, ", ")
 }
 
-// describe is the call and its answer in words.
+// describe describes the call and its answer.
 func (o *Operation) describe() string {
 	call := list(o.Then)
 	if len(o.Compares) > 0 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Recorder collects operations of many clients at once. It keeps every operation: the driver of the
-// load bounds it.
+// Recorder collects operations of many clients at once. It keeps every operation, so the caller
+// must bound their number.
 type Recorder struct {
 	began time.Time
 
@@ -26,7 +26,7 @@ type Pending struct {
 	operation *Operation
 }
 
-// Begin records a call; it must come before the request leaves. The answer in o is ignored.
+// Begin records a call. It must be called before the request is sent. The answer in o is ignored.
 func (r *Recorder) Begin(o Operation) Pending {
 	o.Outcome, o.Return, o.Found = Unknown, 0, nil
 	o.Began = time.Since(r.began)
@@ -38,7 +38,7 @@ func (r *Recorder) Begin(o Operation) Pending {
 	return Pending{r, &o}
 }
 
-// end records a return; it must come after the answer was read.
+// end records the end of a call. It must be called after the answer was read.
 func (p Pending) end(set func(*Operation)) {
 	ended := time.Since(p.recorder.began)
 	p.recorder.mu.Lock()
@@ -48,21 +48,21 @@ func (p Pending) end(set func(*Operation)) {
 	set(p.operation)
 }
 
-// Unknown: the client was not told the outcome.
+// Unknown records that the client did not learn the outcome.
 func (p Pending) Unknown() { p.end(func(*Operation) {}) }
 
-// Refused: the operation certainly had no effect and never will have one.
+// Refused records that the operation certainly had no effect and never will have one.
 func (p Pending) Refused() { p.end(func(o *Operation) { o.Outcome = Refused }) }
 
-// Done is the answer. found has the pairs of each action of the branch that was taken.
+// Done records the answer. found has the pairs of each action of the branch that was taken.
 func (p Pending) Done(succeeded bool, revision int64, found [][]Pair) {
 	p.end(func(o *Operation) {
 		o.Outcome, o.Succeeded, o.Revision, o.Found = Done, succeeded, revision, found
 	})
 }
 
-// Operations is a copy of the history so far, by call. What has not returned is in it with an
-// unknown outcome.
+// Operations returns a copy of the history so far, in the order of calls. Operations that have not
+// returned have an unknown outcome.
 func (r *Recorder) Operations() []Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,14 +2,14 @@ package revisions
 
 import "fmt"
 
-// writer is the operation, and whether its Then branch, that writes a value.
+// writer is the operation that writes a value; then says whether its branch Then writes it.
 type writer struct {
 	operation *Operation
 	then      bool
 }
 
-// resolve finds out from the values that were seen at which revision operations of unknown outcome
-// took effect, and complains of values that cannot have been seen.
+// resolve finds the revisions at which operations of unknown outcome took effect, by the values
+// that clients saw. It complains of values that no client can have seen.
 func resolve(operations []Operation) (complaints []string) {
 	writers := make(map[string]writer)
 	for i := range operations {
@@ -46,7 +46,8 @@ func resolve(operations []Operation) (complaints []string) {
 	return complaints
 }
 
-// seen takes it that a reader has seen a value of the writer, and says why it cannot have.
+// seen notes that a reader has seen a value of the writer. It says why that is impossible; empty if
+// possible.
 func (w writer) seen(p Pair, reader *Operation) (why string) {
 	o := w.operation
 	switch {

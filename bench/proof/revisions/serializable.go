@@ -14,8 +14,8 @@ type event struct {
 	call     int64 // of the operation
 }
 
-// events lists the changes of each key of which the revision is known, in their order. vague are
-// the keys that an operation may have deleted of which no client saw a trace.
+// events lists the changes of each key whose revision is known, in order. vague says whether an
+// operation whose effect no client saw may have deleted the key.
 func events(operations []Operation) (of map[string][]event, vague func(key string) bool) {
 	of = make(map[string][]event)
 	keys := make(map[string]bool)
@@ -42,8 +42,8 @@ func events(operations []Operation) (of map[string][]event, vague func(key strin
 		if o.Outcome == Done {
 			revision, branch = o.Revision, o.branch()
 		} else {
-			// Its comparisons were true, or not: either branch may be the one. Its deletions are as
-			// good as unseen.
+			// It is not known whether the comparisons were true, so either branch may have been
+			// taken. No client saw the deletions of the operation.
 			unseen = append(append(unseen, o.Then...), o.Else...)
 			branch = append(slices.Clone(branch), o.Else...)
 		}
@@ -70,7 +70,7 @@ func events(operations []Operation) (of map[string][]event, vague func(key strin
 	}
 }
 
-// seenAt is the revision with which a value was read; 0 if it was not.
+// seenAt returns the revision with which a value was read; 0 if it was not read.
 func seenAt(operations []Operation, value string) int64 {
 	for i := range operations {
 		for _, pairs := range operations[i].Found {
@@ -84,9 +84,9 @@ func seenAt(operations []Operation, value string) int64 {
 	return 0
 }
 
-// checkSerializable checks the reads without a quorum: what each says of every key is the last
-// change up to the revision that it names, and nothing up to that revision was begun after the read
-// had ended.
+// checkSerializable checks the reads without a quorum. For every key such a read must show the last
+// change up to the revision in its answer. A change up to that revision must not have begun after
+// the read had ended.
 func checkSerializable(operations []Operation) (complaints []string) {
 	of, vague := events(operations)
 	for i := range operations {
@@ -108,7 +108,7 @@ func checkSerializable(operations []Operation) (complaints []string) {
 	return complaints
 }
 
-// shows says what is wrong with what a read has found of a key with these changes.
+// shows says what is wrong with the pairs that a read found of a key with these changes.
 func shows(o *Operation, found []Pair, key string, changes []event, vague bool) string {
 	var last *event
 	for i := range changes {

@@ -15,7 +15,7 @@ var releases string
 // published is a release.
 type published struct{ version, commit string }
 
-// line is a line of releases.txt.
+// line is the syntax of a line of releases.txt.
 var line = regexp.MustCompile(`^(v\d+\.\d+\.\d+\S*) ([0-9a-f]{40})$`)
 
 // parse reads a list of releases.
@@ -34,7 +34,7 @@ func parse(list string) (all []published, err error) {
 	return all, nil
 }
 
-// before returns the newest release that is not the commit; false if there is none.
+// before returns the newest release whose commit is not the given one; false if there is none.
 func before(all []published, commit string) (published, bool) {
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].commit != commit {

@@ -13,35 +13,36 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/targettest"
 )
 
-// backupsEvery: of so many seeds one makes backups and restores them.
+// backupsEvery: one seed of this many makes backups and restores them.
 const backupsEvery = 5
 
-// mixBackups has some of the seeds make backups and restore them, besides.
+// mixBackups adds backups and restores to one seed of backupsEvery.
 func (s *shape) mixBackups(seed uint64) {
 	if seed%backupsEvery == 0 {
 		s.addBackups(seed)
 	}
 }
 
-// addBackups has this seed do so. Like all extras it changes nothing of the schedule.
+// addBackups adds backups and restores to this seed. Like all extra workloads, they do not change
+// the schedule.
 func (s *shape) addBackups(seed uint64) {
 	if s.backups() != nil {
 		return
 	}
 	t := newBackupTarget(rand.New(rand.NewPCG(seed, 15)))
-	// The pauses are multiplied by the pace of what keeps busy.
+	// The pace stretches the pauses of workloads that are always busy.
 	s.extras = append(s.extras, &backing{Restores: &restores.Restores{Target: "file:///backups",
 		Open:  func(context.Context) (target.Target, error) { return t.Memory, nil },
 		Pause: 500 * time.Millisecond, TracePause: 100 * time.Millisecond}, target: t})
 }
 
-// backing is the workload with its target.
+// backing is the workload together with the target of its backups.
 type backing struct {
 	*restores.Restores
 	target *backupTarget
 }
 
-// backups is the target of those that are made; nil: none are.
+// backups returns the target of the run's backups; nil if the run makes no backups.
 func (s *shape) backups() *backupTarget {
 	for _, load := range s.extras {
 		if b, ok := load.(*backing); ok {
@@ -51,13 +52,12 @@ func (s *shape) backups() *backupTarget {
 	return nil
 }
 
-// backupTarget is the target of the backups of a run, in memory, as the servers see it: calls take
-// their time, so that faults happen between them, and some fail, or are done and their answers get
-// lost.
+// backupTarget is the target of the backups of a run, in memory, as the servers see it. Calls take
+// time, so that faults happen between them. Some calls fail. Of some calls only the answer is lost.
 type backupTarget struct {
 	*targettest.Memory
 	slowest time.Duration
-	// fails is of how many calls one fails; 0: none.
+	// fails: one of this many calls fails; 0: no call fails.
 	fails int
 
 	mu     sync.Mutex
@@ -71,8 +71,9 @@ func newBackupTarget(random *rand.Rand) *backupTarget {
 		fails: []int{0, 100, 400}[random.IntN(3)]}
 }
 
-// bubble makes ready for a bubble. The compressors that archives keep have channels, and a bubble
-// cannot use those of another one. Two collections empty a pool.
+// bubble prepares the target for a synctest bubble. The compressors that package archive keeps in a
+// pool have channels, and a bubble cannot use channels of another bubble. Two garbage collections
+// empty the pool.
 func (*backupTarget) bubble() {
 	runtime.GC()
 	runtime.GC()
@@ -81,10 +82,10 @@ func (*backupTarget) bubble() {
 // open is embedded.ServerConfig.OpenTarget.
 func (b *backupTarget) open(context.Context, string) (target.Target, error) { return b, nil }
 
-// errTarget is an error that may be temporary.
+// errTarget is an error that callers treat as temporary.
 var errTarget = errors.New("the target is not reached at present")
 
-// call makes a call.
+// call makes a call: it waits, and may fail before or after do.
 func (b *backupTarget) call(ctx context.Context, do func() error) error {
 	b.mu.Lock()
 	takes := time.Duration(b.random.Int64N(int64(b.slowest)))

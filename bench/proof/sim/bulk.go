@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// bulk overwrites a few keys with large values, beside the other workloads: so that stores are
-// flushed, logs truncated, and followers that were away need snapshots, although the run has few
-// operations. Each key has one writer, and its number never goes back.
+// bulk overwrites a few keys with large values, beside the other workloads. The large values cause
+// flushes and truncated logs, and followers that were away need snapshots, although the run has few
+// operations. Each key has one writer, and the number in its value never decreases.
 type bulk struct {
 	pause time.Duration
 	known []history.Monotonic
@@ -46,8 +46,8 @@ func (b *bulk) Setup(ctx context.Context, run *driver.Run) error {
 
 func (*bulk) key(i int) []byte { return fmt.Appendf(nil, "bulk%d", i) }
 
-// Drive implements driver.Workload. It does not keep to the pace: also in the calm there is
-// something to be missed.
+// Drive implements driver.Workload. It ignores the pace, so that followers miss large values in the
+// calm too.
 func (b *bulk) Drive(ctx context.Context, run *driver.Run, _ int, client *driver.Client,
 	random *rand.Rand) {
 	ks := client.Keyspace("bulk")

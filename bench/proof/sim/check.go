@@ -16,11 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// goroutinesPerServer bounds what a server of a run may have, goroutinesPerLink what a client and a
-// server may have because of each other, on both sides.
+// goroutinesPerServer bounds the goroutines of a server. goroutinesPerLink bounds the goroutines of
+// a connection between a client and a server, on both sides.
 const goroutinesPerServer, goroutinesPerLink = 400, 12
 
-// check looks at everything once no client writes.
+// check makes the checks at the end of a run, when no client writes any more.
 func (w *World) check(t testing.TB, workloads []driver.Workload, counters *coverage) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
@@ -55,8 +55,8 @@ func (w *World) check(t testing.TB, workloads []driver.Workload, counters *cover
 	}
 }
 
-// waitReady waits until all servers are ready, but those that are no member of the core, and
-// nothing else: one that lost its disk, or was removed, says so, and stays out.
+// waitReady waits until all servers are ready. It skips a server whose only role is the core and
+// that is no member: a server that lost its disk, or was removed, says so, and stays out.
 func (w *World) waitReady(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
@@ -74,8 +74,8 @@ func (w *World) waitReady(ctx context.Context) {
 	}
 }
 
-// checkHealthy says whether a server that runs, or one of its replicas, has failed without having
-// been made to.
+// checkHealthy reports a running server that has failed, or has a failed replica, without a fault
+// that excuses it.
 func (w *World) checkHealthy(server int) {
 	p := w.Cluster.Process(server)
 	if p == nil {
@@ -98,8 +98,8 @@ func (w *World) checkHealthy(server int) {
 	}
 }
 
-// checkReplicas waits until all replicas of each partition have applied the same, and compares
-// their checksums.
+// checkReplicas waits until all replicas of each partition have applied the same index, and
+// compares their checksums.
 func (w *World) checkReplicas(ctx context.Context) {
 	problems := []string{"not looked at yet"}
 	for ctx.Err() == nil {
@@ -112,14 +112,14 @@ func (w *World) checkReplicas(ctx context.Context) {
 		strings.Join(problems, "\n"))
 }
 
-// copied is a replica of a partition, as it was found.
+// copied is the state of a replica of a partition.
 type copied struct {
 	server, peers int
 	index, sum    uint64
 	leads         bool
 }
 
-// compare lists where replicas are not at the same index with the same checksum.
+// compare lists partitions whose replicas differ in applied index or checksum.
 func (w *World) compare() (problems []string) {
 	wiped := 0
 	partitions := make(map[uint64][]copied)

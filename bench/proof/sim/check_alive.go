@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// checkAlive waits until the core takes every node that runs for alive: when the cluster is whole
-// again, nothing that happened while a node came back keeps the core from it.
+// checkAlive waits until the core regards every running node as alive. When the cluster is whole
+// again, nothing that happened while a node returned may prevent that.
 func (w *World) checkAlive(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *World) checkAlive(ctx context.Context) {
 		strings.Join(silent, ", "), err)
 }
 
-// takenForDead lists the nodes that run and are not alive for the core.
+// takenForDead lists the running nodes that the core does not regard as alive.
 func (w *World) takenForDead(nodes []admin.NodeInfo) (silent []string) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)

@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// checkStates compares what each server has on its disk with what its replicas say of it.
+// checkStates compares the state on each server's disk with the state that its replicas report.
 func (w *World) checkStates(ctx context.Context) {
 	for i := range w.Cluster.Servers() {
 		p := w.Cluster.Process(i)
@@ -31,7 +31,7 @@ func (w *World) checkStates(ctx context.Context) {
 }
 
 // checkPlaces waits until each server has exactly the replicas that the table gives its node, and
-// none is frozen.
+// no replica is frozen.
 func (w *World) checkPlaces(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {
@@ -50,7 +50,8 @@ func (w *World) checkPlaces(ctx context.Context) {
 		"gives them:\n%s", strings.Join(problems, "\n"))
 }
 
-// places lists where servers have other replicas than the table gives them, and what is frozen.
+// places lists the differences between the servers' replicas and the table, and the frozen
+// replicas.
 func (w *World) places(ctx context.Context, client *kv.Client) (problems []string) {
 	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
@@ -88,7 +89,7 @@ func (w *World) places(ctx context.Context, client *kv.Client) (problems []strin
 	return problems
 }
 
-// checkTable sees to it that each key of each keyspace is in exactly one partition.
+// checkTable checks that each key of each keyspace is in exactly one partition.
 func (w *World) checkTable(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {

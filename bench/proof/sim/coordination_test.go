@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
-// Each workload of the coordination service runs while that has one leader after another, finds
-// nothing, and does each of its operations; its calls go past gRPC and by it.
+// Each workload of the coordination service runs while the leader changes again and again. It finds
+// no violation, and does each of its operations, by gRPC and past gRPC.
 func TestCoordination(t *testing.T) {
 	for i, load := range coordination.Standard() {
 		t.Run(load.Name(), func(t *testing.T) {
@@ -48,9 +48,9 @@ func TestCoordination(t *testing.T) {
 	}
 }
 
-// The only member of a core loses its power again and again, and what is not synced, while its
-// disk takes long: what it acknowledged is in its log, and every read shows it, also one that comes
-// before the first entry of its new term is on the disk.
+// The only member of a core loses its power again and again, with everything that is not synced,
+// while its syncs are slow. Everything that it acknowledged is in its log, and every read shows it,
+// even before the first entry of its new term is on the disk.
 func TestCoordinationOfOneMember(t *testing.T) {
 	s, err := sim.ParseSchedule(`
 		seed 1

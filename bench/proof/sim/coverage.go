@@ -10,18 +10,20 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// coverage adds up the servers' counters over all of their processes: a run in which nothing was
-// elected has shown nothing. And it compares their gauges with what they may be.
+// coverage adds up the servers' counters over all of their processes: a run without elections, for
+// example, has proved nothing about elections. It also compares the servers' gauges with their
+// limits.
 type coverage struct {
 	mu         sync.Mutex
 	registries []*prometheus.Registry
 	// current are the registries of the servers' last processes.
 	current map[int]*prometheus.Registry
-	// kept is what they told when their processes were about to end. Some counters go with those.
+	// kept has the counters of processes that were about to end. Some counters disappear when their
+	// process ends.
 	kept map[*prometheus.Registry]map[string]int
 }
 
-// registry is for one more process of a server.
+// registry returns the metrics registry of a new process of a server.
 func (c *coverage) registry(server int) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	c.mu.Lock()
@@ -34,7 +36,7 @@ func (c *coverage) registry(server int) *prometheus.Registry {
 	return r
 }
 
-// covered are the counters that tell what the machinery had to do.
+// covered maps the metrics that show what servers had to do to their names in the report.
 var covered = map[string]string{
 	"tidemark_host_elections_won_total":               "elections",
 	"tidemark_host_snapshots_installed_total":         "snapshots installed",
@@ -56,7 +58,7 @@ var covered = map[string]string{
 	"tidemark_txn_stale_lock_checks_total":            "sweeps",
 }
 
-// sum is called when all processes have ended, or nearly so.
+// sum returns the sums of the counters. It is called when all processes have ended, or nearly so.
 func (c *coverage) sum() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +72,7 @@ func (c *coverage) sum() map[string]int {
 	return sums
 }
 
-// keep keeps what the process of a server tells, which is about to end.
+// keep records the counters of a server's process that is about to end.
 func (c *coverage) keep(server int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,11 +84,11 @@ func (c *coverage) keep(server int) {
 	}
 }
 
-// tell is what the counters of a process say.
+// tell reads the counters of a process.
 func tell(r *prometheus.Registry) map[string]int {
 	families, err := r.Gather()
 	if err != nil {
-		return nil // it is going away
+		return nil // the process is ending
 	}
 	sums := make(map[string]int)
 	for _, f := range families {
@@ -99,9 +101,9 @@ func tell(r *prometheus.Registry) map[string]int {
 	return sums
 }
 
-// limit is what a gauge may be at most, for each partition that the server has or (each false) at
-// all. rest is what it may be when no client has asked for anything for a while; negative:
-// anything. emptied: it is 0 when there is no keyspace.
+// limit bounds a gauge. most is its highest value, multiplied by the number of the server's
+// partitions if each is set. rest is its highest value when no client has asked for anything for a
+// while; negative: not checked. emptied: the gauge is 0 when there is no keyspace.
 type limit struct {
 	most    float64
 	each    bool
@@ -109,8 +111,8 @@ type limit struct {
 	emptied bool
 }
 
-// limits are the gauges of everything that queues, waits or is held, with the defaults of the
-// configuration that bounds it.
+// limits has the gauges of all queues, waiting requests and held resources, with the defaults of
+// the configuration that bounds them.
 var limits = map[string]limit{
 	"tidemark_replica_proposals_in_flight": {most: 2, each: true, rest: 0},
 	"tidemark_replica_queued_writes":       {most: 4096, each: true, rest: 0},
@@ -137,9 +139,9 @@ func (c *coverage) checkGauges(w *World) {
 	})
 }
 
-// checkRest compares the gauges with what they are when nothing is under way. What servers do by
-// themselves, such as the collection of garbage, may just be under way; so one that stays above is
-// what is wrong.
+// checkRest compares the gauges with their values at rest. Work that servers do by themselves, such
+// as garbage collection, may just be under way. So only a gauge that stays above its value at rest
+// is a violation.
 func (c *coverage) checkRest(w *World) {
 	const tries, pause = 50, 73 * time.Millisecond
 	busy := func(complain func(server int, name string, value float64)) (any bool) {
@@ -162,16 +164,16 @@ func (c *coverage) checkRest(w *World) {
 	})
 }
 
-// lockGauge counts the locks of transactions, and lockPatience is how long they stay at most when
-// no client works any more: three seconds until their client is believed dead, the two of a sweep,
-// and the time that it takes.
+// lockGauge counts the locks of transactions. lockPatience is how long locks may stay after the
+// last client has ended: three seconds until the client is believed dead, two seconds until the
+// next sweep, and the time of the sweep.
 const (
 	lockGauge    = "tidemark_txn_locks"
 	lockPatience = 6 * time.Second
 )
 
-// checkLocks looks whether transactions that are over, or whose clients are gone, have left locks
-// behind.
+// checkLocks checks that transactions which are over, or whose clients are gone, have left no
+// locks.
 func (c *coverage) checkLocks(w *World) {
 	left := func() (servers map[int]float64) {
 		c.gauges(w, func(server int, name string, _ limit, value, _ float64) {
@@ -193,7 +195,7 @@ func (c *coverage) checkLocks(w *World) {
 	}
 }
 
-// ofCore says whether a metric is of the consistent core's group and not of the data node's.
+// ofCore says whether a metric belongs to the core's group, and not to the data node.
 func ofCore(m *dto.Metric) bool {
 	return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
 		return l.GetName() == "part" && l.GetValue() == "core"
@@ -212,11 +214,11 @@ func (c *coverage) gauges(w *World, visit func(server int, name string, l limit,
 		c.mu.Unlock()
 		families, err := r.Gather()
 		if err != nil {
-			continue // it is starting or ending
+			continue // the server is starting or ending
 		}
 		partitions := float64(len(p.Replicas()))
 		if ready, _ := p.Ready(); !ready {
-			partitions = math.Inf(1) // they are being opened: not all are listed
+			partitions = math.Inf(1) // replicas are being opened: Replicas does not list all of them
 		}
 		for _, f := range families {
 			l, ok := limits[f.GetName()]

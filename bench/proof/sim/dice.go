@@ -12,8 +12,8 @@ import (
 // Dice draws the parameters of faults.
 type Dice struct {
 	*rand.Rand
-	// Servers, Cores and Clients are how many the cluster has; servers below Cores are members of
-	// the core.
+	// Servers, Cores and Clients are the numbers of servers, core members and clients. Servers with
+	// numbers below Cores are members of the core.
 	Servers, Cores, Clients int
 	// Members: the members of the core change.
 	Members bool
@@ -23,17 +23,18 @@ type Dice struct {
 	Alone bool
 	// Epochs: leaders lose their followers and not their clients, again and again.
 	Epochs bool
-	// Transactions: the workloads have them.
+	// Transactions: the workloads have transactions.
 	Transactions bool
 	// Coordination: there are workloads of the coordination service.
 	Coordination bool
-	// Hasty: a leader can be elected sooner than clocks may differ.
+	// Hasty: the election timeout is shorter than the largest difference of clocks.
 	Hasty bool
 }
 
-// Target names a server by its number ("2"), or by what it is when the fault begins: "core" (the
-// core's leader), "coordination" (the coordination store's), "leader.5" (of the partition that
-// comes fifth, counted around), "follower.5.1" (of that partition, its second follower).
+// Target names a server by its number ("2"), or by its role when the fault begins: "core" (the
+// leader of the core), "coordination" (the leader of the coordination store), "leader.5" (the
+// leader of partition 5), "follower.5.1" (follower 1 of partition 5). Partitions are counted from 0
+// in the order of their ids, modulo their number.
 type Target string
 
 // Server draws a target.
@@ -80,13 +81,13 @@ func (d *Dice) Between(low, high time.Duration) time.Duration {
 		time.Millisecond)
 }
 
-// Of draws one of some numbers.
+// Of draws one of the numbers.
 func (d *Dice) Of(numbers ...int) int { return numbers[d.IntN(len(numbers))] }
 
-// What a cut does to connections.
+// Modes of a cut.
 const (
-	broken = "broken" // they are reset, and new ones refused
-	silent = "silent" // nothing arrives until it is healed
+	broken = "broken" // connections are reset, and new connections are refused
+	silent = "silent" // nothing arrives until the cut is healed
 )
 
 // Mode draws broken or silent.

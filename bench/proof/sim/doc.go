@@ -1,37 +1,40 @@
-// Package sim runs workloads against a cluster in virtual time while a schedule of faults, drawn
-// from a seed, happens to it; and checks what the clients were told and what the replicas hold.
+// Package sim runs workloads against a cluster in virtual time, while a schedule of faults, drawn
+// from a seed, breaks the cluster. Then it checks the answers that the clients got, and the state
+// of the replicas.
 //
 // # How a run goes
 //
-// Draw makes the Schedule of a seed: a list of Faults, each a plain value with its times and
-// parameters, which is text and can be read from text. Run is called inside a testing/synctest
-// bubble. It starts the cluster (kv/kvtest) that the seed gives, lets its workloads
-// (bench/proof/workloads) make their keyspaces, and then starts two things beside each other: the
-// workloads' clients, and the schedule. When the time is over everything is healed and started
-// again, the clients work for a while in calm, in which nothing may fail, and end; and the checks
-// come:
+// Draw makes the Schedule of a seed: a list of Faults. Each Fault is a plain value with its times
+// and parameters, and can be written as text and parsed. Run is called inside a testing/synctest
+// bubble. It starts the seed's cluster (kv/kvtest), and lets the seed's workloads
+// (bench/proof/workloads) create their keyspaces. Then the clients of the workloads and the
+// schedule run at the same time. When the time is over, everything is healed and started again. The
+// clients work for a while in calm, in which nothing may fail, and end. Then the checks come:
 //
-//   - every workload looks at what is there, through a client, within a minute: a cluster that is
-//     whole must serve;
-//   - no server and no replica has failed that was not made to;
-//   - all replicas of each partition come to the same applied index, and have the same checksum at
-//     it (DESIGN invariant 2);
-//   - gauges of what queues and waits are within their limits, and at rest when nothing is under
-//     way;
-//   - the goroutines are as many as a cluster of this size may have.
+//   - every workload checks its data through a client, within 90 s, because a cluster that is whole
+//     must serve;
+//   - no server and no replica has failed, unless a fault explains the failure;
+//   - all replicas of each partition reach the same applied index, and have the same checksum at
+//     that index (DESIGN invariant 2);
+//   - gauges of queues and waiting requests are within their limits, and at their values at rest
+//     when nothing is under way;
+//   - the number of goroutines is within the limit for a cluster of this size.
 //
-// The histories of single keys are returned and checked outside of the bubble, where the checker's
-// time is real.
+// The histories of single keys are returned, and checked outside of the bubble, where the checker
+// takes real time.
 //
 // # What is where
 //
-// fault.go has the values and their text, fault_*.go the kinds, weather.go for how long each is
-// felt, themes.go what happens together, shape.go what else a seed decides, schedule.go the
-// schedule, shrink.go what makes it smaller. To add a kind of fault is to add a file:
-// docs/contributing.md shows how.
+//   - fault.go: faults, and their text; fault_*.go: the kinds of faults
+//   - weather.go: how long the effects of each kind of fault last
+//   - themes.go: faults that happen together
+//   - shape.go: the other decisions of a seed
+//   - schedule.go: the schedule; shrink.go: making a schedule smaller
 //
-// What a seed repeats: cluster, workloads, schedule; and the random choices of servers, clients and
-// Raft as far as they are asked for in the same order. What it does not: the order in which Go runs
-// goroutines that are runnable at the same virtual moment. docs/testing.md says what to do with a
-// seed that failed.
+// To add a kind of fault, add a file: docs/contributing.md shows how.
+//
+// A seed repeats the cluster, the workloads and the schedule. It also repeats the random choices of
+// servers, clients and Raft as long as they are made in the same order. A seed does not repeat the
+// order in which Go runs goroutines that are runnable at the same virtual moment. docs/testing.md
+// says what to do with a seed that failed.
 package sim

@@ -9,33 +9,33 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// elections watches the Raft messages between the servers for what no election may do, whether or
-// not a client could see it:
+// elections watches the Raft messages between the servers for violations of these rules, whether or
+// not a client could notice them:
 //
-//   - INVARIANT: a replica gives its vote of a term to one candidate, also when it was restarted in
+//   - INVARIANT: a replica votes for at most one candidate in a term, even if it restarts in
 //     between.
 //   - INVARIANT: a term has one leader.
-//   - INVARIANT: a replica that restarted neither votes nor campaigns for an election timeout, but
-//     for a leadership transfer: it has forgotten what it promised.
-//   - INVARIANT: when a leader has been elected, no lease of an earlier one stands.
+//   - INVARIANT: a replica that restarted neither votes nor campaigns for an election timeout,
+//     because it has forgotten what it promised. Leadership transfers are an exception.
+//   - INVARIANT: when a leader has been elected, no lease of an earlier leader is valid.
 type elections struct {
 	w *World
 	// silence is how long a replica that restarted must be silent at least, in true time.
 	silence time.Duration
-	// elected are leaderships that were just seen to begin; what does not find room is not looked
-	// at.
+	// elected has leaderships that were just seen to begin. If the channel is full, the leases at a
+	// leadership's begin are not checked.
 	elected chan epoch
 
 	mu sync.Mutex
-	// votes, leaders and transfers are as many as there were votes and terms: some thousands in a
-	// run of minutes.
-	votes     map[ballot]uint64 // for which replica
+	// votes, leaders and transfers grow with the number of votes and terms: some thousands in a run
+	// of minutes.
+	votes     map[ballot]uint64 // the replica that got the vote
 	leaders   map[epoch]uint64
-	transfers map[epoch]bool // a replica campaigns because it was asked to
+	transfers map[epoch]bool // a replica campaigns in this epoch because of a leadership transfer
 	heard     map[member]int // the first process in which a replica said anything
 }
 
-// member is a replica, epoch a term of a group, ballot the vote of a replica in it.
+// member is a replica, epoch a term of a group, ballot the vote of a replica in an epoch.
 type (
 	member struct {
 		realm          string
@@ -54,7 +54,8 @@ type (
 // fastest is how much faster than true time a server's monotonic clock runs at most.
 const fastest = 1.03
 
-// watchElections watches until it is stopped. timeout is the election timeout.
+// watchElections watches elections and merges until stop is called. timeout is the election
+// timeout.
 func watchElections(w *World, timeout time.Duration) (stop func()) {
 	e := &elections{
 		w: w, silence: time.Duration(float64(timeout)/fastest) - time.Millisecond,
@@ -85,10 +86,10 @@ func watchElections(w *World, timeout time.Duration) (stop func()) {
 	}
 }
 
-// campaignTransfer is the context of the votes that a leadership transfer asks for, as Raft has it.
+// campaignTransfer is Raft's context of vote requests in a leadership transfer.
 const campaignTransfer = "CampaignTransfer"
 
-// observe looks at one message. It is called by the servers' workers.
+// observe checks one message. The servers' workers call it.
 func (e *elections) observe(s kvtest.Sent) {
 	m := s.Message
 	if m.GetWake() {
@@ -159,7 +160,7 @@ func (e *elections) checkLeases(r epoch) {
 	}
 	for i := range e.w.Cluster.Servers() {
 		p := e.w.Cluster.Process(i)
-		// A server that stands still serves nothing, and measures no time.
+		// A paused server serves nothing, and its clocks stand still.
 		if p == nil || e.w.Cluster.Paused(i) {
 			continue
 		}

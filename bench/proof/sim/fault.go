@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Effect is what a fault does. Its type is a struct whose exported fields are all that it depends
-// on: they are drawn when the schedule is made, printed with it and read back. A field is an int, a
-// float64, a bool, a time.Duration, a string without spaces, such as a Target, or a []int. A number
-// is at least 0 and at most maxNumber or maxTime, where the tags least and most do not say
-// otherwise; a string with the tag one is one of the words in it.
+// Effect is what a fault does. Its type is a struct whose exported fields are all its parameters.
+// The parameters are drawn when the schedule is made, printed with it, and read back. A field is an
+// int, a float64, a bool, a time.Duration, a string without spaces, such as a Target, or a []int. A
+// number is at least 0 and at most maxNumber or maxTime, unless the tags least and most say
+// otherwise. A string with the tag one is one of the words in the tag.
 type Effect interface {
-	// Begin makes it happen. It returns what it did, in words, and how to end it; nil if there is
-	// nothing to end. The schedule calls Begin and end one at a time. A server that is down, or has
-	// another fault, may get one more: real ones do not queue.
+	// Begin makes the fault happen. It returns a description, and a function that ends the fault;
+	// nil if nothing needs to be ended. The schedule calls Begin and end one at a time. A server
+	// that is down, or has another fault, may get one more fault: real faults do not queue.
 	Begin(w *World) (did string, end func() string)
 }
 
-// Fault is one thing that happens to a cluster: from At on, for a time (0: it has no end).
+// Fault is an effect that begins at the time At, and lasts for the time For (0: it has no end).
 type Fault struct {
 	At, For time.Duration
 	Effect  Effect
@@ -32,9 +32,10 @@ type Fault struct {
 // kind is a kind of fault.
 type kind struct {
 	name string
-	// weight is how often it is drawn, beside the others'; 0: only where something asks for it.
+	// weight is how often the kind is drawn, in proportion to the other weights; 0: only themes and
+	// other special draws use it.
 	weight int
-	// longest is the longest time between its begin and its end; 0: it has no end.
+	// longest is the longest duration of the fault; 0: it has no end.
 	longest time.Duration
 	draw    func(*Dice) Effect
 	effect  reflect.Type
@@ -42,7 +43,7 @@ type kind struct {
 
 var kinds = map[string]kind{}
 
-// register makes a kind of fault known. Each file of a fault calls it for a package variable.
+// register makes a kind of fault known. Each file of a fault calls register for a package variable.
 func register[E Effect](name string, weight int, longest time.Duration, draw func(*Dice) E) kind {
 	k := kind{name, weight, longest, func(d *Dice) Effect { return draw(d) }, reflect.TypeFor[E]()}
 	if _, twice := kinds[name]; twice || k.effect.Kind() != reflect.Struct {
@@ -52,10 +53,10 @@ func register[E Effect](name string, weight int, longest time.Duration, draw fun
 	return k
 }
 
-// Kinds are the names of all kinds of faults.
+// Kinds returns the names of all kinds of faults.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// at draws a fault of the kind for a time.
+// at draws a fault of the kind that begins at a time.
 func (k kind) at(d *Dice, at time.Duration) Fault {
 	f := Fault{At: at.Round(time.Millisecond), Effect: k.draw(d)}
 	if k.longest > 0 {
@@ -64,7 +65,7 @@ func (k kind) at(d *Dice, at time.Duration) Fault {
 	return f
 }
 
-// kindOf is the kind of an effect.
+// kindOf returns the kind of an effect.
 func kindOf(e Effect) kind {
 	for _, k := range kinds {
 		if k.effect == reflect.TypeOf(e) {
@@ -74,7 +75,7 @@ func kindOf(e Effect) kind {
 	panic(fmt.Sprintf("sim: %T is not registered", e))
 }
 
-// String is the fault in one line, which ParseFault reads: when, for how long, what, and its
+// String returns the fault in one line, which ParseFault reads: begin, duration, kind, and
 // parameters:
 //
 //	12.5s +8s crash server=2 unsynced=50
@@ -170,14 +171,14 @@ func parseField(field reflect.Value, text string) (err error) {
 }
 
 const (
-	// longestSchedule bounds the times of a schedule: sums of them are times, too.
+	// longestSchedule bounds the times of a schedule: sums of times are times, too.
 	longestSchedule = 1000 * time.Hour
-	// maxNumber and maxTime are the highest values of a parameter whose field has no other.
+	// maxNumber and maxTime are the highest values of a parameter whose field has no tag most.
 	maxNumber = 1_000_000
 	maxTime   = time.Hour
 )
 
-// parseTime reads a time of a schedule.
+// parseTime reads a time in a schedule.
 func parseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
@@ -186,8 +187,7 @@ func parseTime(text string) (time.Duration, error) {
 	return d, err
 }
 
-// checkField says what is wrong with the value of a parameter. Effects are not made for others than
-// those that pass.
+// checkField says what is wrong with the value of a parameter. Effects may rely on checked values.
 func checkField(field reflect.Value, tag reflect.StructTag) error {
 	switch value := field.Interface().(type) {
 	case time.Duration:
@@ -215,7 +215,7 @@ func checkField(field reflect.Value, tag reflect.StructTag) error {
 	return nil
 }
 
-// within says whether a value is between two bounds, or those of the tag.
+// within says whether a value is between two bounds. The tags least and most replace the bounds.
 func within[T cmp.Ordered](value, least, most T, tag reflect.StructTag, parse func(string) (T,
 	error)) (err error) {
 	if text, ok := tag.Lookup("least"); ok {
@@ -228,7 +228,7 @@ func within[T cmp.Ordered](value, least, most T, tag reflect.StructTag, parse fu
 			return err
 		}
 	}
-	if !(value >= least && value <= most) { // nor is NaN
+	if !(value >= least && value <= most) { // false for NaN, too
 		return fmt.Errorf("%v is not from %v to %v", value, least, most)
 	}
 	return nil

@@ -11,23 +11,25 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// atMerge waits for a moment of a merge, by the messages between the servers, and then does
-// something to those that have to do with it.
+// atMerge waits for a moment of a merge, which it recognises by the messages between the servers.
+// Then it breaks servers that take part in the merge.
 type atMerge struct {
-	// Moment is when an entry that freezes a partition is on its way to a follower, or one by which
-	// a partition consumes its neighbour, or the news that this one is committed.
+	// Moment is when a message is on its way to a follower: with the entry that freezes a
+	// partition, with the entry that merges two partitions, or with the news that the second entry
+	// is committed.
 	Moment string `one:"freeze merge commit"`
-	// Skip is how many such moments pass before.
+	// Skip is how many such moments pass before the fault happens.
 	Skip int `most:"1000"`
-	// Delay is how long after that moment it happens.
+	// Delay is the time from the moment to the fault.
 	Delay time.Duration
-	// Victim is which server it happens to: the one that sent the message, or the one that it is
-	// for, or all servers, or the core's leader.
+	// Victim is the server that the fault breaks: the sender of the message, its receiver, all
+	// servers, or the leader of the core.
 	Victim string `one:"leader follower all core"`
-	// How: the victims lose their power, or are stopped, or are cut off silently, or their disks are
-	// slow; or the message is lost, as all that follow from the leader to the follower; or the leader
-	// hands over to the follower; or a replica of the partition moves, or the partition splits, or
-	// merges with its next neighbour.
+	// How is what happens. The victims lose their power, are stopped, are cut off silently, or have
+	// slow disks (crash, stop, cut, slow); the message and all later messages from the leader to
+	// the follower are lost (lose); the leader hands over to the follower (transfer); a replica of
+	// the partition moves, or the partition splits, or merges with its next neighbour (move, split,
+	// merge).
 	How      string `one:"crash stop cut slow lose transfer move split merge"`
 	Unsynced int    `most:"100"`
 }
@@ -49,8 +51,8 @@ var atMerges = register("at-merge", 0, 30*time.Second, func(d *Dice) atMerge {
 	case "cut":
 		f.Victim, f.Delay = "follower", 0
 	case "lose":
-		// The follower does not get what freezes, or merges; and the log may be truncated before it
-		// would.
+		// The follower does not get the entry, and the log may be truncated before the follower
+		// could get it.
 		f.Victim, f.Delay, f.Skip = "follower", 0, 0
 		f.Moment = []string{"freeze", "merge", "merge", "merge"}[d.IntN(4)]
 	}
@@ -82,7 +84,7 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 		case <-ended:
 			w.forgetMerge(wait)
 			select {
-			case m = <-moments: // it came at this moment
+			case m = <-moments: // the moment came at the same time
 				if f.How == "lose" {
 					w.Cluster.Messages().Set(m.from, m.to, kvtest.MessageFaults{})
 				}
@@ -95,7 +97,7 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 		undo <- f.strike(w, m)
 		select {
 		case <-ended:
-			// No other fault does, unless that was about to happen at this moment.
+			// No other caller ends the fault, unless its end was about to come at this moment.
 			select {
 			case end := <-undo:
 				w.Event("%s", end())
@@ -115,7 +117,7 @@ func (f atMerge) Begin(w *World) (string, func() string) {
 	}
 }
 
-// strike does it, and returns how to end it.
+// strike makes the fault happen, and returns the function that ends it.
 func (f atMerge) strike(w *World, m mergeMoment) (end func() string) {
 	nothing := func() string { return "what came at a merge is over" }
 	at := fmt.Sprintf("the %s of partition %d, from server %d to server %d", f.Moment, m.partition,
@@ -189,7 +191,7 @@ func (f atMerge) strike(w *World, m mergeMoment) (end func() string) {
 	return nothing
 }
 
-// change asks the core for another change of the partition.
+// change asks the core to move, split or merge the partition.
 func (f atMerge) change(ctx context.Context, w *World, client *kv.Client, id uint64) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -211,8 +213,8 @@ func (f atMerge) change(ctx context.Context, w *World, client *kv.Client, id uin
 	return merge{Boundary: left}.one(ctx, w, client, 0)
 }
 
-// handOver has the leader of a partition on one server give its leadership to the replica on
-// another.
+// handOver makes a partition's leader on one server transfer leadership to the replica on another
+// server.
 func (w *World) handOver(partition uint64, from, to int) string {
 	p, q := w.Cluster.Process(from), w.Cluster.Process(to)
 	if p == nil || q == nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// away cuts clients off from all servers. What they began, others have to end, and may not know
-// what these clients have been told.
+// away cuts clients off from all servers. Other clients must decide the outcome of the transactions
+// that these clients began, and may not know what these clients have been told.
 type away struct {
 	Clients []int
 	Mode    string `one:"broken silent"`

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// maxClock is how far clocks are off at most from the true time; two of them stay within the
-// configured bound of 250 ms.
+// maxClock is the largest offset of a clock from true time. The difference of two clocks stays
+// within the configured bound of 250 ms.
 const maxClock = 120 * time.Millisecond
 
-// clockSet sets a server's wall clock off from the true time, which makes it jump.
+// clockSet sets the offset of a server's wall clock from true time, which makes the clock jump.
 type clockSet struct {
 	Server Target
 	Offset time.Duration `least:"-1h"`
@@ -31,10 +31,10 @@ func (f clockSet) Begin(w *World) (string, func() string) {
 		before.Round(time.Millisecond), f.Offset), nil
 }
 
-// clockDrift makes a server's wall clock run too fast or too slowly; it stops at the bound.
+// clockDrift makes a server's wall clock run too fast or too slowly. The drift stops at the bound.
 type clockDrift struct {
 	Server Target
-	// PPM is how many millionths of a second it gains in each second.
+	// PPM is how many microseconds the clock gains in each second.
 	PPM int `least:"-1000000"`
 }
 
@@ -55,9 +55,9 @@ func (f clockDrift) Begin(w *World) (string, func() string) {
 	}
 }
 
-// clockWrong sets a server's wall clock off beyond the bound. That server has to stop serving, so
-// that everything that is promised about transactions still holds, and single keys stay
-// linearisable. Workloads that depend on other orders of timestamps do not run beside it.
+// clockWrong sets the offset of a server's wall clock beyond the bound. The server has to stop
+// serving, so that all promises about transactions still hold, and single keys stay linearisable.
+// Workloads that depend on other orders of timestamps do not run beside clockWrong.
 type clockWrong struct {
 	Server Target
 	Offset time.Duration `least:"-1h"`

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// coordinationLeader is the target that leads the coordination store.
+// coordinationLeader is the target for the leader of the coordination store.
 const coordinationLeader Target = "coordination"
 
-// transferCoordination has the leader of the coordination store hand over to other members, several
-// times in a row.
+// transferCoordination makes the leader of the coordination store transfer its leadership to other
+// members, several times in a row.
 type transferCoordination struct {
 	Times int `most:"1000"`
 	Every time.Duration
@@ -41,7 +41,7 @@ func (f transferCoordination) Begin(w *World) (string, func() string) {
 	return did, nil
 }
 
-// handOverCoordination has the leader hand over to the member whose turn it is.
+// handOverCoordination makes the leader transfer its leadership to the member whose turn it is.
 func (w *World) handOverCoordination() string {
 	server, ok := w.find(coordinationLeader)
 	if !ok {
@@ -62,7 +62,8 @@ func (w *World) handOverCoordination() string {
 }
 
 // resetCoordination breaks the connections between the leader of the coordination store and all
-// other servers, again and again, while it leads on: answers get lost, and not what was asked.
+// other servers, again and again, while the leader goes on leading. So answers are lost, although
+// the requests are executed.
 type resetCoordination struct{ Every time.Duration }
 
 var resetsOfCoordination = register("reset-coordination", 0, 4*time.Second,
@@ -98,8 +99,8 @@ func (f resetCoordination) Begin(w *World) (string, func() string) {
 }
 
 // coordinationFails is a fault of the leader of the coordination store, and sometimes one more of
-// its successor: it loses its power, stands still, is cut off from the other servers or from all,
-// writes slowly or has no room, its connections break, or it hands over.
+// its successor. The leader loses its power, is paused, is cut off from the other servers or from
+// all hosts, has a slow or full disk, has its connections reset, or transfers its leadership.
 func coordinationFails(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 1, 1, 2) {
 		lasts := d.Between(50*time.Millisecond, 8*time.Second)
@@ -124,7 +125,7 @@ func coordinationFails(d *Dice, at time.Duration) (faults []Fault) {
 		case 8:
 			f = fault(at, lasts, diskLow{coordinationLeader})
 		case 9, 10:
-			// A command that takes long to be committed is asked for again.
+			// A command that takes long to be committed is sent again.
 			f = resetsOfCoordination.at(d, at)
 			faults = append(faults, fault(at, f.For, slowDisk{coordinationLeader,
 				d.Between(50*time.Millisecond, 300*time.Millisecond)}))

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// crash takes the power from a server; each block that was not synced survives with a probability
+// crash takes the power from a server. Each unsynced block survives with the probability Unsynced,
 // in percent.
 type crash struct {
 	Server   Target
@@ -33,7 +33,7 @@ func (f crash) Begin(w *World) (string, func() string) {
 	}
 }
 
-// powerCut takes the power from all servers at once. They are not started at the same moment.
+// powerCut takes the power from all servers at once. The servers start again at different times.
 type powerCut struct {
 	Unsynced int `most:"100"`
 	Apart    time.Duration
@@ -59,7 +59,7 @@ func (f powerCut) Begin(w *World) (string, func() string) {
 	}
 }
 
-// stop ends a server as its operator would.
+// stop stops a server as its operator would.
 type stop struct{ Server Target }
 
 var _ = register("stop", 5, 10*time.Second, func(d *Dice) stop { return stop{d.Server()} })
@@ -77,7 +77,7 @@ func (f stop) Begin(w *World) (string, func() string) {
 	}
 }
 
-// stop ends servers as their operator would, beside each other.
+// stop stops servers as their operator would, all at the same time.
 func (w *World) stop(servers ...int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()
@@ -110,8 +110,8 @@ func (w *World) kill(unsynced int, servers ...int) {
 	w.Cluster.KillAll(unsynced, servers...)
 }
 
-// start starts a server that is down. One whose disk is made to fail may refuse to start, and stays
-// down until the disk is mended.
+// start starts a server that is down. A server whose disk is made to fail may refuse to start. Such
+// a server stays down until the disk is mended.
 func (w *World) start(server int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()

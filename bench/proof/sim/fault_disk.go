@@ -31,9 +31,9 @@ func (f slowDisk) Begin(w *World) (string, func() string) {
 	}
 }
 
-// diskLow lets a server's disk report no room while what is written still fits. (A disk on which
-// writes fail for want of room has the storage engine wait with locks held, for which there is no
-// virtual time: that is tested in real time.)
+// diskLow makes a server's disk report that it has no free space while writes still succeed. (If
+// writes fail for want of space, the storage engine waits with locks held, and a goroutine that
+// waits for a lock stops virtual time. Tests in real time cover that case.)
 type diskLow struct{ Server Target }
 
 var _ = register("disk-low", 4, 10*time.Second,
@@ -52,11 +52,11 @@ func (f diskLow) Begin(w *World) (string, func() string) {
 	}
 }
 
-// diskError makes operations of a server's disk fail: some, or (-1) all from now on. At the end the
-// disk is mended, and a server that failed loses its power and starts again.
+// diskError makes operations of a server's disk fail: some operations, or (-1) all later ones. At
+// the end the disk is mended, and a server that failed loses its power and starts again.
 type diskError struct {
 	Server Target
-	// Op is read, write or sync.
+	// Op is the kind of operation that fails.
 	Op    string `one:"read write sync"`
 	Count int    `least:"-1"`
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// transfer has a leader give its leadership to one of its followers, several times, each time to
-// another.
+// transfer makes a leader transfer its leadership to one of its followers, several times, each time
+// to the next follower.
 type transfer struct {
-	// Partition is a place among the partitions, counted around.
+	// Partition is an index into the partitions, modulo their number.
 	Partition int
 	Times     int `most:"1000"`
 	Every     time.Duration
@@ -38,8 +38,8 @@ func (f transfer) Begin(w *World) (string, func() string) {
 	return did, nil
 }
 
-// transferLeadership has the leader of the partition in a place give its leadership to the follower
-// whose turn it is.
+// transferLeadership makes the leader of the partition at an index transfer its leadership to the
+// follower whose turn it is.
 func (w *World) transferLeadership(at int) string {
 	id, leader, followers, ok := w.partition(at)
 	if !ok {
@@ -49,7 +49,8 @@ func (w *World) transferLeadership(at int) string {
 }
 
 // leaderApart cuts a leader off from the other servers and from some of the clients. The other
-// clients go on reaching it, and must get nothing stale while the first find its successor.
+// clients still reach the leader, and must not get stale answers while the clients without the
+// leader find its successor.
 type leaderApart struct {
 	Server  Target
 	Clients []int

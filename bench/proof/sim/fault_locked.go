@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// lockedCrash waits for the moment in which transactions that are not over have written to a
-// partition, by what a majority of its replicas has applied. Then the servers that have a replica
-// of it end, all together: what those transactions have locked is known only to the disks.
+// lockedCrash waits until a majority of a partition's replicas has applied writes of transactions
+// that are not over. Then the servers that have a replica of the partition end, all together: the
+// locks of those transactions are then known only to the disks.
 //
-// Some of the servers that lose their power write their state to tables at that moment, as all do
-// now and then. What the others had locked comes from their logs again, so that replicas, and
-// partitions of one transaction, may differ in what they would forget.
+// Some of the servers that lose their power flush their state to tables at that moment, as all
+// servers do now and then. The locks on the other servers must be recovered from their logs. So
+// replicas, and partitions of one transaction, may differ in the locks that they would lose.
 type lockedCrash struct {
-	// Partition is a place among the partitions of which that is true, counted around.
+	// Partition is an index into the partitions with such writes, modulo their number.
 	Partition int
-	// Delay is how long after that moment they end.
+	// Delay is the time from that moment to the end of the servers.
 	Delay time.Duration
-	// Spared is how many followers go on.
+	// Spared is the number of followers that keep running.
 	Spared int
-	// Clean: they are stopped. Otherwise they lose their power.
+	// Clean: the servers are stopped. Otherwise they lose their power.
 	Clean bool
-	// Flushed is how many of those that lose their power write their state before, and Unsynced
-	// what is left of what they had not synced, as in crash.
+	// Flushed is how many of the servers that lose their power flush their state before. Unsynced
+	// is the percentage of unsynced blocks that survive, as in crash.
 	Flushed  int
 	Unsynced int `most:"100"`
 }
@@ -37,8 +37,8 @@ var lockedCrashes = register("locked-crash", 0, 3*time.Second, func(d *Dice) loc
 	}
 })
 
-// lockedEvery is how long after one look at the replicas the next one comes. A transaction is over
-// some milliseconds after it has locked anything.
+// lockedEvery is the time between two looks at the replicas. A transaction is over some
+// milliseconds after it has locked anything.
 const lockedEvery = time.Millisecond
 
 // Begin implements Effect.
@@ -64,7 +64,8 @@ func (f lockedCrash) Begin(w *World) (string, func() string) {
 		down <- servers
 		select {
 		case <-ended:
-			// No other fault starts them, unless that was about to happen at this moment.
+			// No other caller starts the servers, unless the end of the fault was about to come at
+			// this moment.
 			select {
 			case servers = <-down:
 				w.startAll(servers)
@@ -85,7 +86,7 @@ func (f lockedCrash) Begin(w *World) (string, func() string) {
 	}
 }
 
-// end ends servers.
+// end stops the servers, or takes their power.
 func (f lockedCrash) end(w *World, partition uint64, servers []int) {
 	how := "stopped"
 	if !f.Clean {
@@ -102,9 +103,9 @@ func (f lockedCrash) end(w *World, partition uint64, servers []int) {
 	w.Event("servers %v %s: partition %d had intents", servers, how, partition)
 }
 
-// locked finds, among the partitions in which a majority of the replicas has intents, the one that
-// comes in a place, counted around; and the servers that have a replica of it, its leader first. It
-// returns no servers if there is none.
+// locked finds a partition in which a majority of the replicas has intents. at is an index into
+// these partitions, modulo their number. servers have a replica of the partition; the leader's
+// server comes first. locked returns no servers if no partition has such a majority.
 func (w *World) locked(at int) (id uint64, servers []int) {
 	type found struct {
 		servers     []int
@@ -143,13 +144,13 @@ func (w *World) locked(at int) (id uint64, servers []int) {
 	return id, partitions[id].servers
 }
 
-// flush has servers write their state to tables.
+// flush makes servers write their state to tables.
 func (w *World) flush(servers []int) {
 	w.power <- struct{}{}
 	defer func() { <-w.power }()
 	for _, server := range servers {
 		if p := w.Cluster.Process(server); p != nil {
-			_ = p.FlushState() // one whose disk is made to fail goes without
+			_ = p.FlushState() // fails on a server whose disk is made to fail
 		}
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// members changes the members of the core, several times in turn, while other faults happen: a
-// member whose disk was lost is replaced by what is at its address now; else a server that offers
-// itself comes, in place of a member or beside the others, or a member goes.
+// members changes the members of the core, several times in turn, while other faults happen. A
+// member whose disk was lost is replaced by the server with an empty disk at its address. If there
+// is no such member, a candidate joins, in place of a member or besides the others, or a member
+// leaves.
 type members struct {
-	// Which is a place among the members, and among the servers that offer themselves, counted
-	// around.
+	// Which is an index into the members and into the candidates, modulo their numbers.
 	Which int
 	Times int `most:"1000"`
 	Every time.Duration
@@ -26,7 +26,7 @@ var changesOfMembers = register("members", 0, 0, func(d *Dice) members {
 		Every: d.Between(500*time.Millisecond, 8*time.Second)}
 })
 
-// Begin implements Effect. The core is asked in the background: it may be cut off.
+// Begin implements Effect. A goroutine calls the core, because the core may be cut off.
 func (f members) Begin(w *World) (string, func() string) {
 	if !w.mayChangeMembers() {
 		return "the core's members stay: one of them lost its disk, and it has too few", nil
@@ -42,7 +42,8 @@ func (f members) Begin(w *World) (string, func() string) {
 	return "the core's members begin to change", nil
 }
 
-// asking runs something with a client beside the schedule, until that is over.
+// asking runs do with a client of its own in a goroutine. At the end of the schedule the context of
+// do ends.
 func (w *World) asking(do func(context.Context, *kv.Client)) {
 	w.background(func(done <-chan struct{}) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +64,7 @@ func (w *World) asking(do func(context.Context, *kv.Client)) {
 	})
 }
 
-// one makes one change, and says which.
+// one makes one change, and describes it.
 func (f members) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -82,14 +83,14 @@ func (f members) one(ctx context.Context, w *World, client *kv.Client, turn int)
 	return fmt.Sprintf("core member %q comes, and %q goes", add, remove)
 }
 
-// choose says which server comes and which member goes; empty: none does.
+// choose says which server joins and which member leaves; empty: none.
 func (f members) choose(w *World, core admin.Core, turn int) (add, remove string) {
 	offers := func(address string) bool {
 		return slices.ContainsFunc(core.Candidates,
 			func(x admin.CoreCandidate) bool { return x.Address == address })
 	}
 	for _, m := range core.Members {
-		if offers(m.Address) { // another directory is there now
+		if offers(m.Address) { // the server at this address has an empty disk now
 			return m.Address, fmt.Sprint(m.ID)
 		}
 	}
@@ -108,8 +109,9 @@ func (f members) choose(w *World, core admin.Core, turn int) (add, remove string
 	return core.Candidates[which%len(core.Candidates)].Address, fmt.Sprint(member.ID)
 }
 
-// mayChangeMembers says whether members may come and go, and takes it that they do. Where the only
-// member could be the one whose disk is lost, it is one or the other.
+// mayChangeMembers says whether the core's members may change, and records that they do. If the
+// core began with one member and a server has lost its disk, the members may not change: the only
+// member could be the server that lost its disk.
 func (w *World) mayChangeMembers() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,9 +122,9 @@ func (w *World) mayChangeMembers() bool {
 	return true
 }
 
-// checkMembers waits until no change of the core's members is under way, and all of them answer:
-// when the cluster is whole again, all changes come to an end. A newcomer that lost its disk is
-// taken back.
+// checkMembers waits until no change of the core's members is under way, and all members answer.
+// When the cluster is whole again, all changes must come to an end. If a server has lost its disk,
+// checkMembers cancels an unfinished addition.
 func (w *World) checkMembers(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {
@@ -145,8 +147,8 @@ func (w *World) checkMembers(ctx context.Context) {
 		"%+v, %v", core.Members, core.Change, err)
 }
 
-// allAnswer says whether all members answer and have the newest state, but for one that lost its
-// disk; and that the servers that run a member are those.
+// allAnswer says whether all members answer and are voters, except members that lost their disks,
+// and whether as many servers run a member as there are members with disks.
 func (w *World) allAnswer(core admin.Core) bool {
 	lost := 0
 	running := 0

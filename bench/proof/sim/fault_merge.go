@@ -14,11 +14,11 @@ import (
 
 // merge merges partitions with their right neighbours, several in turn, while other faults happen.
 type merge struct {
-	// Boundary is a place among the boundaries between neighbours, counted around.
+	// Boundary is an index into the boundaries between neighbours, modulo their number.
 	Boundary int
 	Times    int `most:"1000"`
 	Every    time.Duration
-	// Cancel is after how long each is taken back; 0: never.
+	// Cancel is the time from a merge's begin to its cancellation; 0: merges are not cancelled.
 	Cancel time.Duration
 }
 
@@ -31,7 +31,7 @@ var mergers = register("merge", 0, 0, func(d *Dice) merge {
 	return m
 })
 
-// Begin implements Effect. The core is asked in the background: it may be cut off.
+// Begin implements Effect. A goroutine calls the core, because the core may be cut off.
 func (f merge) Begin(w *World) (string, func() string) {
 	w.asking(func(ctx context.Context, client *kv.Client) {
 		for i := range f.Times {
@@ -44,7 +44,7 @@ func (f merge) Begin(w *World) (string, func() string) {
 	return "neighbours begin to merge", nil
 }
 
-// one merges two partitions, and says what it did.
+// one merges two partitions, and describes the merge.
 func (f merge) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -70,7 +70,7 @@ func (f merge) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 	return fmt.Sprintf("partition %d merges with partition %d", m.Partition, m.Right)
 }
 
-// countMerge counts a merge that was asked for, once.
+// countMerge counts a requested merge, once.
 func (w *World) countMerge(m admin.Merge) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (w *World) countMerge(m admin.Merge) {
 	}
 }
 
-// boundaries are the partitions with a right neighbour that they could merge with.
+// boundaries returns the partitions that have a right neighbour to merge with.
 func boundaries(partitions []admin.PartitionInfo) (left []admin.PartitionInfo) {
 	all := inOrder(partitions)
 	for i := 1; i < len(all); i++ {
@@ -91,7 +91,7 @@ func boundaries(partitions []admin.PartitionInfo) (left []admin.PartitionInfo) {
 	return left
 }
 
-// inOrder is partitions in the order of their keys.
+// inOrder sorts partitions by their keys.
 func inOrder(partitions []admin.PartitionInfo) []admin.PartitionInfo {
 	all := slices.Clone(partitions)
 	slices.SortFunc(all, func(a, b admin.PartitionInfo) int {
@@ -101,7 +101,7 @@ func inOrder(partitions []admin.PartitionInfo) []admin.PartitionInfo {
 	return all
 }
 
-// merging is partitions that merge, and what may come at the worst moment of that.
+// merging is a fault that merges partitions, and faults that come at the worst moments of merges.
 func merging(d *Dice, at time.Duration) []Fault {
 	faults := []Fault{mergers.at(d, at)}
 	when := at + d.Between(0, 500*time.Millisecond)
@@ -126,7 +126,7 @@ func merging(d *Dice, at time.Duration) []Fault {
 	case 7:
 		faults = append(faults, mergers.at(d, when))
 	case 8, 9, 10, 11, 12, 13:
-		// It waits for the moment.
+		// The fault waits for the moment of a merge.
 		f := atMerges.at(d, at)
 		if f.Effect.(atMerge).How == "lose" {
 			f.For = d.Between(5*time.Second, 45*time.Second)

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// messages loses, delays, repeats and so reorders the Raft messages that a server sends;
-// probabilities are in percent.
+// messages loses, delays and repeats the Raft messages that a server sends; delays reorder them.
+// Probabilities are in percent.
 type messages struct {
 	From   Target
 	Lose   int `most:"100"`

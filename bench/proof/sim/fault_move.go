@@ -10,14 +10,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// move moves replicas of a partition to nodes that have none, several in turn, while other faults
-// happen. Some moves are taken back.
+// move moves replicas of a partition to nodes that have no replica of it, several in turn, while
+// other faults happen. Some moves are cancelled.
 type move struct {
-	// Partition is a place among the partitions, and Out one among the replicas, counted around.
+	// Partition is an index into the partitions, and Out an index into the replicas, modulo their
+	// numbers.
 	Partition, Out int
 	Times          int `most:"1000"`
 	Every          time.Duration
-	// Cancel is after how long each is taken back; 0: never.
+	// Cancel is the time from a move's begin to its cancellation; 0: moves are not cancelled.
 	Cancel time.Duration
 }
 
@@ -33,7 +34,7 @@ var _ = register("move", 18, 0, func(d *Dice) move {
 // movePatience is how long the fault waits for the core's answer.
 const movePatience = 20 * time.Second
 
-// Begin implements Effect. The core is asked in the background: it may be cut off.
+// Begin implements Effect. A goroutine calls the core, because the core may be cut off.
 func (f move) Begin(w *World) (string, func() string) {
 	w.asking(func(ctx context.Context, client *kv.Client) {
 		for i := range f.Times {
@@ -46,7 +47,7 @@ func (f move) Begin(w *World) (string, func() string) {
 	return "replicas of a partition begin to move", nil
 }
 
-// one moves one replica, and says what it did.
+// one moves one replica, and describes the move.
 func (f move) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -94,8 +95,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// checkMoves waits until no move is under way: when the cluster is whole again, all come to an end.
-// A node that lost its disk is gone for good, and a move from or to it may wait for it.
+// checkMoves waits until no move is under way. When the cluster is whole again, all moves must come
+// to an end. A node that lost its disk does not return, and a move from or to that node may wait
+// for ever.
 func (w *World) checkMoves(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ func (f cut) Begin(w *World) (string, func() string) {
 	}
 }
 
-// parting cuts the servers into two sides; clients reach both.
+// parting cuts the servers into two sides; clients reach both sides.
 type parting struct {
 	Side []int
 	Mode string `one:"broken silent"`
@@ -91,7 +91,7 @@ func (f parting) Begin(w *World) (string, func() string) {
 	}
 }
 
-// reset breaks the connections between two hosts; new ones can be made at once.
+// reset breaks the connections between two hosts; new connections can be made at once.
 type reset struct{ A, B string }
 
 var _ = register("reset", 6, 0,

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pause stops a process and lets it go on, as SIGSTOP and SIGCONT do; see kvtest.Cluster.Pause for
-// what is different.
+// pause stops a process and continues it later, as SIGSTOP and SIGCONT do; see kvtest.Cluster.Pause
+// for the differences.
 type pause struct{ Server Target }
 
 var _ = register("pause", 10, 8*time.Second, func(d *Dice) pause { return pause{d.Server()} })

@@ -11,14 +11,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// retire drains or decommissions the node of a server, while other faults happen. One that is gone
-// loses its directory, and its server comes back as a new node. A member of the core is drained
-// only: its directory has the core's data too.
+// retire drains or decommissions the node of a server, while other faults happen. When a node has
+// been decommissioned, its server loses its directory, and comes back as a new node. A member of
+// the core is only drained: its directory has the core's data too.
 type retire struct {
-	// Server is counted around.
+	// Server is a server number, modulo the number of servers.
 	Server int `most:"1000"`
 	Drain  bool
-	// Undo is after how long it is taken back; 0: never before the schedule is over.
+	// Undo is the time until the node is made active again; 0: not before the schedule is over.
 	Undo time.Duration
 }
 
@@ -30,7 +30,7 @@ var _ = register("retire", 10, 0, func(d *Dice) retire {
 	return r
 })
 
-// Begin implements Effect. The core is asked in the background: it may be cut off.
+// Begin implements Effect. A goroutine calls the core, because the core may be cut off.
 func (f retire) Begin(w *World) (string, func() string) {
 	server := f.Server % w.Cluster.Servers()
 	want := admin.NodeDecommissioning
@@ -48,7 +48,8 @@ func (f retire) Begin(w *World) (string, func() string) {
 	return fmt.Sprintf("the node of server %d is to be %s", server, want), nil
 }
 
-// watch has the node's status set, and sees what becomes of it. It says so at its end.
+// watch sets the node's status, follows the node's progress until it ends, and describes the
+// result.
 func (f retire) watch(w *World, client *kv.Client, server int, want admin.NodeStatus,
 	done <-chan struct{}) string {
 	node := w.nodeAt(client, server)
@@ -87,8 +88,8 @@ func (f retire) watch(w *World, client *kv.Client, server int, want admin.NodeSt
 	}
 }
 
-// checkRetired makes all nodes active that are drained or decommissioned when the cluster is whole
-// again, and begins servers anew whose nodes are gone.
+// checkRetired runs when the cluster is whole again. It makes drained and decommissioning nodes
+// active, and restarts servers of removed nodes with an empty directory.
 func (w *World) checkRetired(ctx context.Context) {
 	client, err := w.Cluster.Open(ctx)
 	if err != nil {
@@ -114,7 +115,7 @@ func (w *World) checkRetired(ctx context.Context) {
 			case admin.NodeActive:
 				continue
 			case admin.NodeGone:
-				// A later node of the server may be there already.
+				// The server may run as a later node already.
 				for i, address := range w.Cluster.Endpoints() {
 					if address == n.Address && !there[address] {
 						w.replace(i, n.ID)
@@ -133,7 +134,7 @@ func (w *World) checkRetired(ctx context.Context) {
 	}
 }
 
-// nodeAt is the node that a server is; 0 if the core does not say.
+// nodeAt returns the id of the server's node; 0 if the core does not know it or does not answer.
 func (w *World) nodeAt(client *kv.Client, server int) uint64 {
 	ctx, cancel := context.WithTimeout(context.Background(), movePatience)
 	defer cancel()
@@ -149,22 +150,22 @@ func (w *World) nodeAt(client *kv.Client, server int) uint64 {
 	return 0
 }
 
-// replace takes the directory of a server away whose node is gone, and starts it anew.
+// replace restarts the server of a removed node with an empty directory.
 //
-// INVARIANT: a node that is gone holds nothing. So this is no loss, however often it happens, and a
-// replica that is missing afterwards is a violation.
+// INVARIANT: a removed node holds no data that the cluster needs. So replace may happen any number
+// of times, and a replica that is missing afterwards is a violation.
 func (w *World) replace(server int, node uint64) {
 	w.mu.Lock()
 	again := w.mu.replaced[node]
 	w.mu.replaced[node] = true
 	w.mu.Unlock()
 	if again {
-		return // another fault had it drained or decommissioned too
+		return // another fault had the same node drained or decommissioned
 	}
 	w.power <- struct{}{}
 	if p := w.Cluster.Process(server); p != nil {
 		for _, r := range p.Replicas() {
-			// Its own may not have heard yet that the partition is elsewhere.
+			// The node's replica may not know yet that the partition has moved away.
 			w.Event("node %d is gone and still has a replica of partition %d", node, r.Partition)
 		}
 	}
@@ -183,7 +184,7 @@ func isRetired(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "was decommissioned")
 }
 
-// lively are settings of the planner that have it act within a run.
+// lively sets short delays, so that the planner acts within a run.
 func lively(c *embedded.ServerConfig) {
 	c.Planner.RepairDelay = 25 * time.Second
 	c.Planner.DisplacedDelay = 5 * time.Second

@@ -12,12 +12,12 @@ import (
 // split splits partitions at keys that the workloads use, several in turn, while other faults
 // happen.
 type split struct {
-	// Partition is a place among the partitions, counted around, and Share where in its keys it
-	// splits, of 1,000.
+	// Partition is an index into the partitions, modulo their number. Share is the position of the
+	// split among the keys, in thousandths.
 	Partition, Share int
 	Times            int `most:"1000"`
 	Every            time.Duration
-	// Cancel is after how long each is taken back; 0: never.
+	// Cancel is the time from a split's begin to its cancellation; 0: splits are not cancelled.
 	Cancel time.Duration
 }
 
@@ -30,7 +30,7 @@ var splits = register("split", 0, 0, func(d *Dice) split {
 	return s
 })
 
-// Begin implements Effect. The core is asked in the background: it may be cut off.
+// Begin implements Effect. A goroutine calls the core, because the core may be cut off.
 func (f split) Begin(w *World) (string, func() string) {
 	w.asking(func(ctx context.Context, client *kv.Client) {
 		for i := range f.Times {
@@ -44,14 +44,14 @@ func (f split) Begin(w *World) (string, func() string) {
 }
 
 const (
-	// maxBoundaries bounds the partitions, by the boundaries between neighbours: with more of them
-	// the faults find each seldom.
+	// maxBoundaries bounds the number of boundaries between neighbours, and so of partitions: with
+	// more partitions, faults would hit each of them too seldom.
 	maxBoundaries = 12
-	// splitSample is how many keys are looked at for one to split at.
+	// splitSample is how many keys a split chooses its key from.
 	splitSample = 300
 )
 
-// one splits one partition, and says what it did.
+// one splits one partition, and describes the split.
 func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) string {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -90,7 +90,7 @@ func (f split) one(ctx context.Context, w *World, client *kv.Client, turn int) s
 	return fmt.Sprintf("partition %d splits at %q into itself and %d", s.Partition, at, s.Child)
 }
 
-// splitting is a partition that splits, and what may come at the worst moment of that.
+// splitting is a fault that splits partitions, and often a fault at the worst moment of a split.
 func splitting(d *Dice, at time.Duration) []Fault {
 	faults := []Fault{splits.at(d, at)}
 	when := at + d.Between(0, 500*time.Millisecond)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// voterCrash waits for the next vote in a partition. The server that gave it loses its power Delay
-// later, when the vote has just left; the one that it voted for is cut off silently for a time, so
-// that others campaign as well.
+// voterCrash waits for the next vote in a partition. The voter loses its power Delay later, when
+// its vote has just left. The candidate is cut off silently for a time, so that other replicas
+// campaign as well.
 type voterCrash struct {
-	// Partition is a place among the partitions, counted around.
+	// Partition is an index into the partitions, modulo their number.
 	Partition int
 	Delay     time.Duration
 	Unsynced  int `most:"100"`
@@ -21,7 +21,7 @@ var _ = register("voter-crash", 0, 5*time.Second, func(d *Dice) voterCrash {
 		d.Between(time.Second, 10*time.Second)}
 })
 
-// granted is a vote: the servers that gave it and that got it.
+// granted is a vote: the servers of the voter and of the candidate.
 type granted struct{ voter, candidate int }
 
 // Begin implements Effect.
@@ -75,14 +75,15 @@ func (f voterCrash) Begin(w *World) (string, func() string) {
 	}
 }
 
-// awaitVote has the next vote of a partition given to a channel, which has room for it.
+// awaitVote registers a channel for the next vote of a partition. The channel must have room for
+// the vote.
 func (w *World) awaitVote(partition uint64, votes chan<- granted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.waiting[partition] = append(w.mu.waiting[partition], votes)
 }
 
-// voted tells of a vote.
+// voted passes a vote to the registered channels.
 func (w *World) voted(partition uint64, v granted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

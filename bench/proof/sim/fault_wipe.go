@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// wipe takes a server's disk away; it comes back with an empty one. It must not take the place of
-// the node, nor of the core's member, that it was. The data on the disk are gone for good, and
-// their partitions have a replica less until that is replaced: so there is another wipe only when
-// all replicas are there again. A member of the core is wiped once in a run, and never one of a
-// core with one member.
+// wipe empties a server's disk. The server comes back with the empty disk, and must not take the
+// place of its former node or core member. The data on the disk are gone for good, and their
+// partitions lack a replica until it is replaced. So the next wipe happens only when all replicas
+// are there again. A member of the core is wiped at most once in a run, and never if the core has
+// one member. No server is wiped after the core's members have begun to change.
 type wipe struct{ Server Target }
 
 var wipes = register("wipe", 0, 10*time.Second, func(d *Dice) wipe {

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
-// Neighbours merge, and at the moments of that a follower is cut off, all servers lose their power,
-// and a follower is cut off for long: a merge is given up, and one is applied again.
+// Neighbours merge. At moments of the merges a follower is cut off, all servers lose their power,
+// or a follower is cut off for long. Some merges are given up, and some are applied again.
 func TestMerges(t *testing.T) {
 	s, err := sim.ParseSchedule(mergesSchedule)
 	if err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 )
 
-// merges watches the Raft messages between the servers for the moments of merges.
+// merges recognises the moments of merges by the Raft messages between the servers.
 type merges struct {
 	mu      sync.Mutex
 	waiting []*mergeWait
-	// committing are the merges of which no follower has been told that they are committed, by
-	// partition: the index of the entry.
+	// committing has the merges whose commit no follower has heard of: for each partition the index
+	// of the entry.
 	committing map[uint64]uint64
 }
 
-// mergeMoment is a message of a partition's leader to a follower that has to do with a merge.
+// mergeMoment is a message about a merge from a partition's leader to a follower.
 type mergeMoment struct {
 	partition uint64
 	from, to  int
 }
 
-// mergeWait is a fault that waits for one.
+// mergeWait is a fault that waits for a moment of a merge.
 type mergeWait struct {
 	moment string
 	skip   int
@@ -34,8 +34,8 @@ type mergeWait struct {
 	atOnce func(mergeMoment)
 }
 
-// awaitMerge has a moment of a merge given to a channel, which has room for it, after some others
-// of the kind.
+// awaitMerge registers a fault that waits for a moment of a merge. Its channel must have room for
+// the moment.
 func (w *World) awaitMerge(wait *mergeWait) {
 	w.merges.mu.Lock()
 	defer w.merges.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *World) forgetMerge(wait *mergeWait) {
 		func(other *mergeWait) bool { return other == wait })
 }
 
-// observe looks at one message. It is called by the servers' workers.
+// observe looks at one message. The servers' workers call it.
 func (m *merges) observe(s kvtest.Sent) {
 	kind := raftpb.MessageType(s.Message.GetType())
 	if s.Realm != "data" || s.Message.GetWake() ||
@@ -73,7 +73,7 @@ func (m *merges) observe(s kvtest.Sent) {
 		}
 		entry, err := proposal.Decode(e.GetData())
 		if err != nil {
-			continue // the first one of a term is empty
+			continue // the first entry of a term is empty
 		}
 		switch entry.Kind {
 		case proposal.KindFreeze:
@@ -90,7 +90,7 @@ func (m *merges) observe(s kvtest.Sent) {
 	}
 }
 
-// cameLocked tells the faults that wait for a moment.
+// cameLocked passes a moment to the faults that wait for it.
 func (m *merges) cameLocked(moment string, at mergeMoment) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(wait *mergeWait) bool {
 		if wait.moment != moment {

@@ -13,14 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
-// checkNothingIsLeft drops all keyspaces, when everything else has been looked at. Then nothing may
-// be left of them: no replica, no group, no peer that is pinged, and nothing that answers by a
-// route from before, also when there is a keyspace of the same name again.
+// checkNothingIsLeft drops all keyspaces, after all other checks. Then nothing may be left of the
+// keyspaces: no replica, no group, no peer that is pinged. No server may answer a request with an
+// old route, not even when a new keyspace has the same name.
 func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), recovery)
 	defer cancel()
 	r.check(ctx)
-	// This client knows the keyspace from before.
+	// This client knows the routes of the keyspace from before the drop.
 	client, err := w.Open(ctx)
 	if err != nil {
 		w.Violation("opening a client: %v", err)
@@ -64,14 +64,14 @@ func (w *World) checkNothingIsLeft(counters *coverage, r *routes, random *rand.R
 	r.check(ctx)
 }
 
-// mergeAll has neighbours merge, and returns when some may be in the middle of that.
+// mergeAll asks for merges of neighbours, and returns when some merges may be half done.
 func (w *World) mergeAll(ctx context.Context, client *kv.Client, random *rand.Rand) {
 	partitions, err := admin.New(client).Partitions(ctx, "")
 	if err != nil {
 		w.Violation("listing the partitions of a cluster that is whole: %v", err)
 	}
 	for _, p := range boundaries(partitions) {
-		// That of two neighbours which are both asked to merge with the next one is refused.
+		// If both of two neighbours are asked to merge with the next one, one request is refused.
 		if m, err := admin.New(client).MergePartition(ctx, p.ID); err == nil {
 			w.countMerge(m)
 			w.count("drops during merges")

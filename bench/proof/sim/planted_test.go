@@ -15,7 +15,7 @@ import (
 var plantedSeeds = flag.Int("sim.planted", 60,
 	"within how many seeds a planted bug must be found (TestPlanted)")
 
-// TestPlanted shows that the simulated cluster notices the mistake that this build was given: make
+// TestPlanted checks that the simulated cluster notices the planted mistake of this build: make
 // planted
 func TestPlanted(t *testing.T) {
 	if planted.Active == "" {
@@ -67,7 +67,7 @@ func TestPlanted(t *testing.T) {
 
 var addresses = regexp.MustCompile(`0x[0-9a-f]+`)
 
-// complaint is the first thing that a run complained of, in one line.
+// complaint returns the first violation of a run, in one line.
 func complaint(out []byte, err error) string {
 	for line := range strings.Lines(string(out)) {
 		for _, word := range []string{"VIOLATION", "panic:", "fatal error:", "deadlock",

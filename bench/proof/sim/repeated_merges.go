@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// repeatedMerges counts, by the servers' logs, how often a server has applied a merge that it had
-// applied before: it has lost its power before the state was durable.
+// repeatedMerges counts how often a server has applied a merge again, because the server lost its
+// power before the state was durable. It reads the servers' logs.
 type repeatedMerges struct {
 	mu       sync.Mutex
 	applied  map[appliedMerge]bool
 	repeated int
 }
 
-// appliedMerge is a partition that another one has consumed on a server.
+// appliedMerge is a merge that a server has applied: a partition and the neighbour that it
+// consumed.
 type appliedMerge struct {
 	server    int
 	neighbour uint64
@@ -30,19 +31,19 @@ func (m *repeatedMerges) count() int {
 	return m.repeated
 }
 
-// logger is a server's logger that is listened to.
+// logger returns a logger for a server whose records are watched.
 func (m *repeatedMerges) logger(server int, l *slog.Logger) *slog.Logger {
 	return slog.New(mergeListener{l.Handler(), m, server})
 }
 
-// mergeListener passes records on, and takes note of those that tell of a merge.
+// mergeListener passes records on, and counts the records that tell of a merge.
 type mergeListener struct {
 	slog.Handler
 	merges *repeatedMerges
 	server int
 }
 
-// mergeApplied is what a replica logs that has consumed its right neighbour.
+// mergeApplied is the message that a replica logs when it has consumed its right neighbour.
 const mergeApplied = "a partition has consumed its right neighbour"
 
 // Handle implements slog.Handler.

@@ -12,15 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// routes sends requests that are routed by an epoch that their partition does not have, or to a
-// partition that is gone, straight to the servers: the client of kv would correct itself before it
-// did that.
+// routes sends misrouted requests straight to the servers: requests with a wrong generation of
+// their partition, or for a partition that is gone. The client of package kv would correct the
+// route first.
 //
-// INVARIANT: such a request is refused, whatever else is wrong, and writes nothing.
+// INVARIANT: a server refuses such a request, whatever else is wrong, and writes nothing.
 type routes struct {
 	w *World
-	// partitions are those of the keyspace "routes", as they were made. Nothing is ever written to
-	// it.
+	// partitions are the partitions of the keyspace "routes" when it was created. Nothing is ever
+	// written to this keyspace.
 	partitions []admin.PartitionInfo
 	sent       int
 	streams    uint64
@@ -32,11 +32,11 @@ const (
 	routesName = "routes"
 	// routesPause is the longest time between two requests.
 	routesPause = 3 * time.Second
-	// routesPatience is how long an answer may take to be of interest.
+	// routesPatience is how long drive waits for an answer.
 	routesPatience = time.Second
 )
 
-// newRoutes makes the keyspace.
+// newRoutes creates the keyspace.
 func newRoutes(ctx context.Context, w *World) (*routes, error) {
 	r := &routes{w: w}
 	client, err := w.Open(ctx)
@@ -51,7 +51,7 @@ func newRoutes(ctx context.Context, w *World) (*routes, error) {
 	return r, err
 }
 
-// open and hangUp begin and end the connections.
+// open prepares connections, and hangUp closes them.
 func (r *routes) open() {
 	r.dialer = client.NewDialer(client.DialerConfig{Dial: r.w.Cluster.Dialer("lost")})
 	r.conns = make(map[int]*client.BatchConn)
@@ -86,8 +86,8 @@ func (r *routes) drive(done <-chan struct{}, random *rand.Rand) {
 	}
 }
 
-// refused sends one request to a server, by the term that it has there if it has any, and complains
-// if it is answered.
+// refused sends one misrouted request to a server, and reports a violation if the server answers.
+// The request has the term of the server's replica, if there is a replica.
 func (r *routes) refused(ctx context.Context, server int, p admin.PartitionInfo, generation uint64,
 	random *rand.Rand, why string) {
 	process := r.w.Cluster.Process(server)
@@ -123,16 +123,16 @@ func (r *routes) refused(ctx context.Context, server int, p admin.PartitionInfo,
 	}
 }
 
-// refuses says whether a response is none. Of several partitions each has its own; here there is
-// one.
+// refuses says whether a response is a refusal. The answer to a scan of several partitions has a
+// refusal for each partition. The requests here have one partition.
 func refuses(r *kvpb.Response) bool {
 	return r.Error != nil ||
 		len(r.GetMergeScan().GetRefused()) > 0
 }
 
-// command draws what is asked for.
+// command draws the command of a request.
 func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
-	// Half of the keys are of the other partition: some request fits.
+	// About half of the keys belong to the other partition, so some requests have a key that fits.
 	key := fmt.Appendf(nil, "key%d", random.IntN(8))
 	switch random.IntN(7) {
 	case 0:
@@ -159,7 +159,7 @@ func (r *routes) command(q *kvpb.Request, random *rand.Rand) {
 	}
 }
 
-// conn is the connection to a server.
+// conn returns the connection to a server.
 func (r *routes) conn(server int) (*client.BatchConn, error) {
 	if c := r.conns[server]; c != nil {
 		return c, nil
@@ -174,7 +174,7 @@ func (r *routes) conn(server int) (*client.BatchConn, error) {
 // routesClient is the id of this client, which sends one request at a time.
 const routesClient = 0x1057
 
-// check looks whether anything was written after all.
+// check checks that nothing was written.
 func (r *routes) check(ctx context.Context) {
 	client, err := r.w.Open(ctx)
 	if err != nil {

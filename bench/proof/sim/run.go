@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// latency of all links, in one direction.
+	// latency is the delay of all links, in one direction.
 	latency = 300 * time.Microsecond
-	// syncDelay is the longest time that the sync of a log takes where no fault makes it longer.
+	// syncDelay is the longest time of a log's sync without a fault.
 	syncDelay = 2 * time.Millisecond
-	// recovery is how long a cluster that is whole again may take to serve, and its replicas to be
-	// equal.
+	// recovery is the time within which a whole cluster must serve, and its replicas must be equal.
 	recovery = 90 * time.Second
 )
 
-// Config says what a run is.
+// Config configures a run.
 type Config struct {
 	Schedule Schedule
 	// Workloads, if not nil, are run instead of those of the seed.
@@ -38,23 +37,23 @@ type Config struct {
 	Configure func(server int, c *embedded.ServerConfig)
 }
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Schedule Schedule
 	Cluster  string
-	// Duration is the virtual time of all of it.
+	// Duration is the virtual time of the whole run.
 	Duration time.Duration
-	// Violations are broken guarantees; the history's own are found by checking it.
+	// Violations are broken guarantees. Those in History and Later are found only by checking them.
 	Violations []string
-	// Log is the end of the servers' logs at the first violation, or at the end of the run; Trace
-	// the last messages between them.
+	// Log is the end of the servers' logs at the first violation, or at the end of the run. Trace
+	// has the last messages between the servers at that time.
 	Log, Trace string
 	// Events is what the schedule did, in order.
 	Events []string
-	// Operations counts by kind and outcome.
+	// Operations counts operations by kind and outcome.
 	Operations map[string]int
-	// Transactions succeeded; Retries is how many attempts of transactions were followed by another
-	// one.
+	// Transactions is the number of successful transactions. Retries is the number of attempts that
+	// were followed by another attempt.
 	Transactions, Retries int
 	// Longest is the longest virtual time in which no operation at all succeeded.
 	Longest time.Duration
@@ -63,7 +62,8 @@ type Report struct {
 	// Covered says what the servers had to do, and what was done to them.
 	Covered map[string]int
 	History []history.Operation
-	// Later makes the checks that take real time, and returns what they find: outside of the bubble.
+	// Later makes the checks that take real time, and returns violations. It must be called outside
+	// of the bubble.
 	Later func() []string
 }
 
@@ -109,7 +109,8 @@ func Run(t testing.TB, c Config) Report {
 		w.Run.Replicas = 1
 	}
 	stopWatching := watchElections(w, shape.electionTimeout())
-	// They are opened before all others, so that "client-1" of a fault is the first of them.
+	// These clients are opened before all others, so that the host "client-1" of a fault is the
+	// first of them.
 	var clients []*driver.Client
 	connections := 0
 	for _, load := range shape.all() {
@@ -134,7 +135,7 @@ func Run(t testing.TB, c Config) Report {
 	if err != nil {
 		t.Fatalf("setting %s up: %v", routesName, err)
 	}
-	// What makes keyspaces is felt as a restart is.
+	// The creation of keyspaces affects operations for as long as a restart does.
 	w.storm(stop{})()
 	w.Pace = shape.pace(c.Schedule, w.Elapsed())
 	stopLoad := drive(w, shape.all(), clients, random)
@@ -170,7 +171,7 @@ func Run(t testing.TB, c Config) Report {
 	}
 }
 
-// drive starts the workloads, each client's in a goroutine of its own.
+// drive starts the clients of the workloads, each in its own goroutine.
 func drive(w *World, workloads []driver.Workload, clients []*driver.Client, random *rand.Rand) (
 	stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -180,7 +181,7 @@ func drive(w *World, workloads []driver.Workload, clients []*driver.Client, rand
 			source := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
 			client := clients[0].For(load.Name())
 			clients = clients[1:]
-			running.Go(func() { load.Drive(ctx, w.Run, i, client, source) })
+			running.Go(func() { load.Drive(withPriority(ctx, i), w.Run, i, client, source) })
 		}
 	}
 	return func() {
@@ -189,18 +190,17 @@ func drive(w *World, workloads []driver.Workload, clients []*driver.Client, rand
 	}
 }
 
-// moment is when something of a schedule is due.
+// moment is a step of the schedule, and the time when it is due.
 type moment struct {
 	at time.Time
 	do func()
 }
 
-// gaugesEvery is how long after one look at the gauges the next one is due. Gathering is a tenth of
-// a run that does it each time.
+// gaugesEvery is the shortest time between two checks of the gauges. Gathering the metrics at every
+// step would take a tenth of a run's time.
 const gaugesEvery = 10 * time.Second
 
-// play lets the faults begin and end at their times, and looks at the gauges when one has begun or
-// ended.
+// play begins and ends the faults at their times, and checks the gauges after some of the steps.
 func (w *World) play(s Schedule, counters *coverage) {
 	began := time.Now()
 	end := began.Add(s.Duration)
@@ -208,7 +208,7 @@ func (w *World) play(s Schedule, counters *coverage) {
 	add := func(m moment) {
 		i, _ := slices.BinarySearchFunc(due, m, func(a, b moment) int {
 			if a.at.Equal(b.at) {
-				return -1 // behind those of the same time
+				return -1 // insert m after the moments of the same time
 			}
 			return cmp.Compare(a.at.UnixNano(), b.at.UnixNano())
 		})
@@ -246,7 +246,7 @@ func (w *World) play(s Schedule, counters *coverage) {
 	time.Sleep(time.Until(end))
 	close(w.done)
 	w.running.Wait()
-	// What has not ended ends now, so that each fault undoes what it did.
+	// Faults that have not ended end now, so that each fault undoes its effect.
 	for _, m := range due {
 		m.do()
 	}
@@ -271,6 +271,6 @@ func (w *World) heal() {
 		w.start(i)
 	}
 	w.Event("all healed")
-	// Free space is looked at once a second.
+	// Servers look at the free space of their disks once a second.
 	time.Sleep(2 * time.Second)
 }

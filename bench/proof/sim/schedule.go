@@ -13,20 +13,20 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Schedule is all that happens to a cluster in one run, known before it begins.
+// Schedule has all faults of one run. It is known before the run begins.
 type Schedule struct {
-	// Seed gives the cluster and the workloads.
+	// Seed determines the cluster and the workloads.
 	Seed uint64
 	// Transactions has the seed run workloads of transactions.
 	Transactions bool
-	// Duration is how much virtual time faults and load have.
+	// Duration is the virtual time in which faults and load happen.
 	Duration time.Duration
-	// Faults are in the order of their times.
+	// Faults are sorted by their times.
 	Faults []Fault
 }
 
-// String is the schedule as text, which ParseSchedule reads: a line each for seed, duration, the
-// word transactions if it has them, and the faults.
+// String returns the schedule as text, which ParseSchedule reads: a line each for the seed, the
+// duration, the word transactions if Transactions is set, and each fault.
 func (s Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d\nduration %v\n", s.Seed, s.Duration)
@@ -39,7 +39,7 @@ func (s Schedule) String() string {
 	return b.String()
 }
 
-// ParseSchedule reads what Schedule.String wrote. Empty lines, and what follows a #, are left out.
+// ParseSchedule reads the output of Schedule.String. It ignores empty lines, and text after a #.
 func ParseSchedule(text string) (s Schedule, err error) {
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -70,8 +70,8 @@ func (s *Schedule) sort() {
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes;
-// the seed decides how far apart they are. transactions says which workloads the seed has.
+// Draw makes the schedule of a seed: storms, with calm between them. A storm is one of the themes.
+// The seed decides the time between storms. transactions selects workloads with transactions.
 func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	s := Schedule{Seed: seed, Duration: duration, Transactions: transactions}
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -86,7 +86,7 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	for _, t := range possible {
 		total += t.weight
 	}
-	// The first storm comes soon: a short run has one too.
+	// The first storm comes soon, so that a short run has one too.
 	for at := d.Between(time.Second, 5*time.Second); at < duration; at += 3*time.Second +
 		time.Duration(random.ExpFloat64()*float64(apart)) {
 		n := d.IntN(total)
@@ -95,8 +95,8 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 				faults := t.draw(d, at)
 				s.Faults = append(s.Faults, faults...)
 				if d.Epochs {
-					// One at a time: two of three servers are a majority, and none would succeed
-					// them.
+					// One storm at a time: if two of three servers are cut off, no majority is left
+					// that could elect a successor.
 					at = max(at, end(faults)-2*time.Second)
 				}
 				break
@@ -104,8 +104,8 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 		}
 	}
 	if d.Transactions && !d.Epochs {
-		// Beside the others, and by dice of its own: all else is what it was before there was this
-		// theme.
+		// These faults have their own random numbers, so that the rest of the schedule does not
+		// depend on them.
 		d.Rand = rand.New(rand.NewPCG(seed, 6))
 		for at := d.Between(5*time.Second, time.Minute); at < duration; at += 10*time.Second +
 			time.Duration(d.ExpFloat64()*float64(unfinishedApart)) {
@@ -143,26 +143,27 @@ func Draw(seed uint64, duration time.Duration, transactions bool) Schedule {
 	return s
 }
 
-// coordinationApart is the mean time from one fault of the coordination store's leader to the next.
+// coordinationApart is the mean time between two faults of the coordination store's leader.
 const coordinationApart = 45 * time.Second
 
-// splitsApart is about how far apart the splits are that every seed has.
+// splitsApart is about the time between two splits in seeds that are not about epochs.
 const splitsApart = 15 * time.Second
 
-// mergesApart is about how far apart the merges are that every seed has.
+// mergesApart is about the time between two merges in seeds that are not about epochs.
 const mergesApart = 12 * time.Second
 
-// membersEvery: every so many seeds change the members of the core, if there are servers for it. A
-// server is not wiped then, once it may be a member, and no node decommissioned.
+// membersEvery: one seed of this many changes the members of the core, if there are servers to add.
+// In such a seed no server is wiped after the members have begun to change, and no node is
+// decommissioned.
 const membersEvery = 3
 
-// membersApart is the mean time from one change of the core's members to the next.
+// membersApart is the mean time between two changes of the core's members.
 const membersApart = time.Minute
 
-// unfinishedApart is the mean time from one storm of that theme to the next.
+// unfinishedApart is the mean time between two storms of the theme unfinished.
 const unfinishedApart = 2 * time.Minute
 
-// end is when the last of some faults ends.
+// end returns the time when the last of the faults ends.
 func end(faults []Fault) (last time.Duration) {
 	for _, f := range faults {
 		last = max(last, f.At+f.For)
@@ -170,7 +171,7 @@ func end(faults []Fault) (last time.Duration) {
 	return last
 }
 
-// storms are the times at which something begins or ends: clients are busy then.
+// storms returns the times around the begins and ends of faults: clients are busy at these times.
 func (s Schedule) storms() []driver.Storm {
 	const before, after = 300 * time.Millisecond, 1700 * time.Millisecond
 	var all []driver.Storm

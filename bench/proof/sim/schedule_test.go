@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 )
 
-// A schedule is what its text says.
+// The text of a schedule determines the schedule.
 func TestScheduleIsText(t *testing.T) {
 	seen := make(map[string]bool)
 	for seed := range uint64(300) {
@@ -38,7 +38,8 @@ func TestScheduleIsText(t *testing.T) {
 	}
 }
 
-// Servers end with intents in every seed with transactions but those about epochs, and in no other.
+// Every seed with transactions ends servers with intents, except seeds about epochs. Other seeds do
+// not.
 func TestUnfinishedIsDrawn(t *testing.T) {
 	for seed := range uint64(200) {
 		for _, transactions := range []bool{false, true} {
@@ -56,7 +57,7 @@ func TestUnfinishedIsDrawn(t *testing.T) {
 	}
 }
 
-// Neighbours merge in every seed but those about epochs.
+// Neighbours merge in every seed, except seeds about epochs.
 func TestMergesAreDrawn(t *testing.T) {
 	for seed := range uint64(100) {
 		for _, transactions := range []bool{false, true} {
@@ -122,8 +123,7 @@ func TestParseFaultRefuses(t *testing.T) {
 	}
 }
 
-// Numbers that make no sense are refused for each parameter of each kind of fault, whatever the
-// effect would do with them.
+// Absurd numbers are refused for each parameter of each kind of fault.
 func TestParseFaultRefusesAbsurdNumbers(t *testing.T) {
 	absurd := map[reflect.Type][]string{
 		reflect.TypeFor[int](): {"-1000001", "1000001", "-9223372036854775808",
@@ -158,8 +158,9 @@ func TestStormsAreApart(t *testing.T) {
 	}
 }
 
-// Every kind of workload with transactions is drawn, in both orders and with both ways to keep
-// time; each has a known pace; and the cluster is the one that the seed has without them.
+// Every kind of workload with transactions is drawn, over hash partitions and ranges, with read
+// restart and with commit wait. Each has a known number of operations in a second. The cluster of a
+// seed is the same with and without transactions.
 func TestTransactionsAreDrawn(t *testing.T) {
 	seen := make(map[string]bool)
 	alone, epochs := 0, 0
@@ -203,7 +204,7 @@ func TestTransactionsAreDrawn(t *testing.T) {
 	}
 }
 
-// Of twenty faults the three that are needed together remain.
+// Shrink keeps the three of twenty faults that are needed together.
 func TestShrink(t *testing.T) {
 	var faults []Fault
 	for i := range 20 {

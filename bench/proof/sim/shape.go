@@ -1,54 +1,59 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 	"github.com/tidemarkdb/tidemark/bench/proof/workloads"
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
+	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
+	"github.com/tidemarkdb/tidemark/range/admission/workqueue"
 )
 
-// shape is what a seed decides of cluster and load.
+// shape has all decisions of a seed about the cluster and the load.
 type shape struct {
 	options kvtest.Options
-	// workloads are made for one run. Unhurried, they do about perSecond operations; what a run may
-	// spend is perMinute.
+	// workloads are made for one run. Without a pace they do about perSecond operations in a
+	// second. perMinute is the number of operations that a run may do in a minute.
 	workloads []driver.Workload
 	perSecond float64
 	perMinute float64
-	// extras are workloads besides, whose clients the faults do not know.
+	// extras are further workloads. Faults do not affect the hosts of their clients.
 	extras []driver.Workload
 	tick   time.Duration
-	// electionTicks is the shortest election timeout.
+	// electionTicks is the shortest election timeout, in ticks.
 	electionTicks int
-	// hasty: a leader can be elected sooner than clocks may differ, so that what one has served can
-	// lie ahead of its successor's clock.
+	// hasty: the election timeout is shorter than the largest difference of clocks. So a leader can
+	// serve timestamps that lie ahead of its successor's clock.
 	hasty bool
-	// wild: nothing in the workloads depends on clocks, so that they may be wrong.
+	// wild: the checks of the workloads do not depend on clocks, so clocks may be beyond the bound.
 	wild bool
-	// alone: the workloads' keyspaces have one replica. Then nodes do not hear of one another's
-	// timestamps by replication, and what keeps the order among clocks that differ has to do it by
-	// itself. No server loses its disk.
+	// alone: the workloads' keyspaces have one replica. Then replication does not carry timestamps
+	// from one node to another, and other mechanisms have to keep the order among clocks that
+	// differ. No server loses its disk.
 	alone bool
-	// epochs: leaders are cut off from the other servers and from no client, again and again, while
-	// busy clients go for keys that they lock as they read them.
+	// epochs: leaders are cut off from the other servers but from no client, again and again, while
+	// busy clients lock the keys that they read.
 	epochs bool
-	// members: data nodes offer themselves as members of the core, and the schedule changes those.
+	// members: data nodes are candidates for the core, and the schedule changes the core's members.
 	members bool
-	// transactions: the workloads have them.
+	// transactions: the workloads have transactions.
 	transactions bool
 	// coordination: there are workloads of the coordination service.
 	coordination bool
-	// speeds are those of the servers' monotonic clocks.
+	// speeds are the speeds of the servers' monotonic clocks; 1 is true time.
 	speeds []float64
 }
 
-// shapeOf draws the shape of a seed. With transactions it is the same cluster with other workloads.
+// shapeOf draws the shape of a seed. With transactions, the cluster is the same and the workloads
+// differ.
 func shapeOf(seed uint64, transactions bool) *shape {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := &shape{}
@@ -64,8 +69,8 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	if more := rand.New(rand.NewPCG(seed, 9)).IntN(4); more < 2 && o.Nodes == 3 {
 		o.Nodes += 1 + more // replicas can move only where there is a node without one
 	}
-	// Little is kept and much is flushed: a follower that was away for some seconds needs a
-	// snapshot.
+	// The log is short and flushes are frequent, so that a follower needs a snapshot after an
+	// absence of some seconds.
 	retain, memTable := int64(16<<10)<<random.IntN(4), uint64(64<<10)<<random.IntN(3)
 	sleepAfter := []time.Duration{time.Second, 3 * time.Second, -1}[random.IntN(3)]
 	tick := []time.Duration{50, 50, 100, 100, 100, 100, 200, 200}[random.IntN(8)] * time.Millisecond
@@ -74,12 +79,14 @@ func shapeOf(seed uint64, transactions bool) *shape {
 		tick, electionTicks, s.hasty = 50*time.Millisecond, 3, true
 	}
 	s.tick, s.electionTicks = tick, electionTicks
+	queue := drawQueue(rand.New(rand.NewPCG(seed, 15)))
 	o.Configure = func(_ int, c *embedded.ServerConfig) {
+		c.Admission = queue
 		c.RetainLogBytes, c.MemTableBytes, c.SleepAfter, c.Tick = retain, memTable, sleepAfter, tick
 		c.ElectionTicks = electionTicks
 		lively(c)
 		if s.members && !slices.Contains(c.Roles, embedded.RoleCore) {
-			c.Roles = append(c.Roles, embedded.RoleCore) // it offers itself
+			c.Roles = append(c.Roles, embedded.RoleCore) // the server becomes a candidate for the core
 		}
 	}
 	s.options = o
@@ -95,12 +102,12 @@ func shapeOf(seed uint64, transactions bool) *shape {
 		s.mixTransactions(rand.New(rand.NewPCG(seed, 4)))
 	}
 	s.members = seed%membersEvery == 0 && !s.epochs && (o.Separate || o.Nodes > o.Cores)
-	// Most seeds are calm and some are busy: what a run costs is its operations.
 	s.mixExtras(rand.New(rand.NewPCG(seed, 7)))
 	s.mixReplicas(rand.New(rand.NewPCG(seed, 8)))
 	s.mixFeeds(rand.New(rand.NewPCG(seed, 9)))
 	s.mixCoordination(rand.New(rand.NewPCG(seed, 14)))
 	s.mixBackups(seed)
+	// Most seeds have few operations and some have many: the cost of a run is its operations.
 	s.perMinute = []float64{200, 400, 500, 700, 700, 3000}[random.IntN(6)]
 	if s.epochs {
 		s.perMinute = 3000
@@ -108,12 +115,32 @@ func shapeOf(seed uint64, transactions bool) *shape {
 	return s
 }
 
+// drawQueue draws the configuration of each node's queue of requests. In a third of all shapes
+// processors seem to be short half of the time. In the other shapes no request waits.
+func drawQueue(random *rand.Rand) (c workqueue.Config) {
+	if random.IntN(3) > 0 {
+		return c
+	}
+	seed, looks := random.Uint64(), new(atomic.Uint64)
+	c = workqueue.Config{Least: 1 + random.IntN(3), Most: 4 << random.IntN(5),
+		MaxWaiting: 64 << random.IntN(6), Longest: 500 * time.Millisecond}
+	c.Short = func() bool { return rand.New(rand.NewPCG(seed, looks.Add(1))).IntN(2) == 0 }
+	return c
+}
+
+// withPriority gives the calls of one client in four a high priority, and the calls of another one
+// a low priority. Priorities matter only where requests wait.
+func withPriority(ctx context.Context, client int) context.Context {
+	return kv.WithPriority(ctx, []kv.Priority{kv.PriorityNormal, kv.PriorityHigh, kv.PriorityNormal,
+		kv.PriorityLow}[client%4])
+}
+
 // electionTimeout is the shortest time after which a follower campaigns.
 func (s *shape) electionTimeout() time.Duration { return time.Duration(s.electionTicks) * s.tick }
 
-// pace spends the operations that a run may have: most of them in the storms.
+// pace distributes the operations that a run may do: most of them in the storms.
 func (s *shape) pace(schedule Schedule, began time.Duration) driver.Pace {
-	// The finale has as many as that besides.
+	// inFinale operations are additional: the finale does not share the budget.
 	const inStorms, inFinale, steady = 0.85, 1000, 15
 	var p driver.Pace
 	stormy := time.Second
@@ -131,8 +158,8 @@ func (s *shape) pace(schedule Schedule, began time.Duration) driver.Pace {
 	return p
 }
 
-// perSecond is about how many operations each of the standard workloads does in a second with its
-// own pauses; those that are not here are not run.
+// perSecond is about how many operations each of the standard workloads does in a second without a
+// pace. mix does not draw workloads that are not in this table.
 var perSecond = map[string]float64{
 	"registers": 130, "sleepy": 2, "contended": 160, "counters": 80, "rings": 60, "slow-rings": 40,
 	"batches": 50, "watched": 210, "past": 120,
@@ -142,9 +169,9 @@ var perSecond = map[string]float64{
 	"etcd-timers": 3,
 }
 
-// transactional are the kinds of workloads with transactions, and transactionsPerSecond about how
-// many operations each does in a second, as perSecond; with commit wait as many as in the second
-// row.
+// transactional has the kinds of workloads with transactions. transactionsPerSecond is about how
+// many operations each of them does in a second without a pace: without commit wait, and with
+// commit wait.
 var (
 	transactional = []string{"bank", "increments", "duties", "inserts", "dependencies",
 		"snapshots", "elders", "news"}
@@ -155,7 +182,7 @@ var (
 	}
 )
 
-// operationsPerSecond is of any workload; 0 if that is not known.
+// operationsPerSecond returns about how many operations a workload does in a second; 0 if unknown.
 func operationsPerSecond(name string) float64 {
 	if n := perSecond[name]; n != 0 {
 		return n
@@ -175,8 +202,8 @@ func operationsPerSecond(name string) float64 {
 // timeless are the workloads whose checks do not depend on the servers' clocks.
 var timeless = []string{"registers", "contended", "counters", "watched"}
 
-// mix draws the workloads: few of them at a time, so that what a seed may spend is spent on
-// something.
+// mix draws the workloads. A run has only two or three of them, so that each workload gets enough
+// of the run's operations.
 func (s *shape) mix(random *rand.Rand) {
 	possible := slices.DeleteFunc(workloads.Standard(), func(w driver.Workload) bool {
 		return perSecond[w.Name()] == 0 || s.wild && !slices.Contains(timeless, w.Name())
@@ -194,9 +221,10 @@ func (s *shape) mix(random *rand.Rand) {
 		2 * time.Second}[random.IntN(2)]})
 }
 
-// mixTransactions has the seed run two transactional workloads of different kinds instead of what
-// it drew, over hash partitions or ranges and with commit wait or without; and often one that has
-// none beside them. Clocks that are wrong forbid none of them: such a node does not serve.
+// mixTransactions replaces the drawn workloads by two transactional workloads of different kinds,
+// over hash partitions or ranges, with or without commit wait. In half of the seeds a workload
+// without transactions runs beside them. No transactional workload is excluded when clocks are
+// wrong, because a node with a wrong clock does not serve.
 func (s *shape) mixTransactions(random *rand.Rand) {
 	s.transactions = true
 	bulk := s.workloads[len(s.workloads)-1]
@@ -205,7 +233,8 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	s.alone = random.IntN(3) == 0
 	kinds := random.Perm(len(transactional))
 	if duties := slices.Index(transactional, "duties"); s.alone && random.IntN(2) == 0 {
-		// What is written below a refresh needs clocks that differ, and write skew to be seen.
+		// A write below the timestamp of a read refresh happens only if clocks differ, and only a
+		// check for write skew notices it.
 		kinds = append([]int{duties}, slices.DeleteFunc(kinds,
 			func(n int) bool { return n == duties })...)
 	}
@@ -224,9 +253,9 @@ func (s *shape) mixTransactions(random *rand.Rand) {
 	s.workloads = append(s.workloads, bulk)
 }
 
-// mixExtras has most seeds run one more workload: readings of everything, and transactions that
-// read spans. It has dice of its own, and the schedule takes no notice of it, so that all else is
-// what it was before there were such.
+// mixExtras adds one more workload to most seeds: scans of everything, or transactions that read
+// spans. It has its own random numbers, and the schedule does not depend on it, so that the rest of
+// the seed stays the same.
 func (s *shape) mixExtras(random *rand.Rand) {
 	names := [][]string{{"backups"}, {"hashed-backups"}, {"spans", "ranged-spans"},
 		nil}[random.IntN(4)]
@@ -239,7 +268,7 @@ func (s *shape) mixExtras(random *rand.Rand) {
 		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
 }
 
-// mixReplicas has half of the seeds read at whichever replica answers, besides.
+// mixReplicas adds reads at any replica to half of the seeds.
 func (s *shape) mixReplicas(random *rand.Rand) {
 	if random.IntN(2) == 0 || s.wild && !s.transactions {
 		return
@@ -250,7 +279,7 @@ func (s *shape) mixReplicas(random *rand.Rand) {
 		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
 }
 
-// mixFeeds has most of the seeds follow changes, besides.
+// mixFeeds adds a change feed to most seeds.
 func (s *shape) mixFeeds(random *rand.Rand) {
 	names := []string{"feed", "ranged-feed", "forgetting-feed", ""}
 	name := names[random.IntN(len(names))]
@@ -262,20 +291,20 @@ func (s *shape) mixFeeds(random *rand.Rand) {
 		all[slices.IndexFunc(all, func(w driver.Workload) bool { return w.Name() == name })])
 }
 
-// all are the workloads and the extras. Those of the former come first: "client-1" of a fault is
-// the first of them.
+// all returns the workloads and then the extras. So the host "client-1" of a fault is the first
+// client of the workloads.
 func (s *shape) all() []driver.Workload { return slices.Concat(s.workloads, s.extras) }
 
-// Seeds with transactions are about epochs if they leave the remainder epochsAt when divided by
-// epochsEvery.
+// A seed with transactions is about epochs if seed % epochsEvery == epochsAt.
 const epochsEvery, epochsAt = 13, 5
 
-// epochPartitions is how many partitions the workloads that mixEpochs draws have at most. They come
-// before all others.
+// epochPartitions is the highest number of partitions that the workloads of mixEpochs have. These
+// partitions have lower ids than all others.
 const epochPartitions = 8
 
-// mixEpochs has the seed run transactions that read under volatile locks what is pending: those
-// without commit wait, whose values go from one lock to the next before they are committed.
+// mixEpochs makes the seed run transactions that read pending values under volatile locks:
+// transactions without commit wait, whose values pass from one lock to the next before they are
+// committed.
 func (s *shape) mixEpochs(random *rand.Rand) {
 	s.transactions = true
 	bulk := s.workloads[len(s.workloads)-1]
@@ -286,14 +315,14 @@ func (s *shape) mixEpochs(random *rand.Rand) {
 	s.workloads = append(s.workloads, bulk)
 }
 
-// add takes one of some workloads.
+// add adds the possible workload with a name.
 func (s *shape) add(possible []driver.Workload, name string) {
 	i := slices.IndexFunc(possible, func(w driver.Workload) bool { return w.Name() == name })
 	s.workloads = append(s.workloads, possible[i])
 	s.perSecond += operationsPerSecond(name)
 }
 
-// choose has the seed run other workloads.
+// choose replaces the workloads of the seed.
 func (s *shape) choose(workloads []driver.Workload) {
 	s.workloads, s.perSecond, s.extras, s.coordination = workloads, 1, nil, false
 	for _, w := range workloads {
@@ -302,7 +331,7 @@ func (s *shape) choose(workloads []driver.Workload) {
 	}
 }
 
-// tell tells the dice what there is.
+// tell copies the shape's decisions to the dice.
 func (s *shape) tell(d *Dice) {
 	d.Servers, d.Cores, d.Clients, d.Wild = max(s.options.Nodes, s.options.Cores), s.options.Cores,
 		s.clients(), s.wild
@@ -314,7 +343,7 @@ func (s *shape) tell(d *Dice) {
 	}
 }
 
-// clients is how many there are.
+// clients returns the number of clients of the workloads, without extras.
 func (s *shape) clients() (n int) {
 	for _, load := range s.workloads {
 		n += load.Clients()

@@ -1,11 +1,10 @@
 package sim
 
-// Shrink finds a small part of some faults with which a run still fails: delta debugging. It takes
-// faults away, halves first and then ever smaller parts, for as long as failing says that what is
-// left fails; with none left out no single part of the last size can be taken away. As runs of one
-// schedule are not all alike, failing may have to try more than once, and be wrong: then more
-// faults remain than are needed. (Zeller and Hildebrandt, Simplifying and Isolating
-// Failure-Inducing Input, 2002.)
+// Shrink finds a small part of the faults with which a run still fails, by delta debugging (Zeller
+// and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002). It removes faults,
+// first halves and then ever smaller parts, as long as failing says that the remaining faults fail.
+// In the end no single fault can be removed. Runs of one schedule are not all alike. So failing may
+// have to run a schedule several times, and may be wrong; then more faults remain than are needed.
 func Shrink(faults []Fault, failing func([]Fault) bool) []Fault {
 	for parts := 2; len(faults) > 0; {
 		size := (len(faults) + parts - 1) / parts

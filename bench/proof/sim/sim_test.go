@@ -61,10 +61,10 @@ func TestSim(t *testing.T) {
 	}
 }
 
-// fixedTransactional is how many seeds with transactions every test run has.
+// fixedTransactional is the number of seeds with transactions in every test run.
 const fixedTransactional = 4
 
-// TestSimTransactions runs the first seeds with transactions; TestSim -sim.transactions any.
+// TestSimTransactions runs the first seeds with transactions. TestSim -sim.transactions runs any.
 func TestSimTransactions(t *testing.T) {
 	for seed := range uint64(fixedTransactional) {
 		t.Run(fmt.Sprint(seed+1), func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestSimTransactions(t *testing.T) {
 	}
 }
 
-// Servers end, without power or by a stop, when transactions have written to a partition of theirs,
-// and start with what is on their disks.
+// Servers end, by a loss of power or by a stop, when transactions have written to one of their
+// partitions. They start again with the state on their disks.
 func TestLockedCrash(t *testing.T) {
 	s, err := sim.ParseSchedule(`
 		seed 3
@@ -101,20 +101,21 @@ func TestLockedCrash(t *testing.T) {
 	}
 }
 
-// result is what a process that ran one schedule tells the soak.
+// result is the result of one schedule that a child process reports to the soak.
 type result struct {
 	Seed       uint64
 	Virtual    time.Duration
 	Violations []string
 	Operations int
-	// Transactions succeeded; Retries is how many attempts were followed by another one.
+	// Transactions is the number of successful transactions. Retries is the number of attempts that
+	// were followed by another attempt.
 	Transactions, Retries int
 	Covered               map[string]int
-	// Rows is how they ended.
+	// Rows has the outcomes of operations.
 	Rows []calm.Row
 }
 
-// run runs a schedule in a bubble and checks the histories outside of it.
+// run runs a schedule in a bubble, and checks the histories outside of it.
 func run(t *testing.T, s sim.Schedule) {
 	// Raft draws its election timeouts from crypto/rand.
 	cryptotest.SetGlobalRandom(t, s.Seed)
@@ -168,7 +169,7 @@ func run(t *testing.T, s sim.Schedule) {
 	}
 }
 
-// list is names and numbers in one line.
+// list lists names and numbers in one line.
 func list(counts map[string]int) string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(counts)) {

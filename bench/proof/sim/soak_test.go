@@ -34,8 +34,8 @@ var (
 		"how much real time one run has: what takes longer stands still")
 )
 
-// child runs one schedule or seed in a process of its own: what it told, and what it printed. A
-// process that crashed, stood still or whose bubble was deadlocked tells nothing.
+// child runs one schedule or seed in a process of its own. It returns the result and the output.
+// The result is nil if the process crashed or hung, or if its bubble was deadlocked.
 func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {
@@ -50,13 +50,13 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 		fmt.Sprintf("-sim.transactions=%v", *transacts), fmt.Sprintf("-sim.backups=%v", *backups)},
 		args...)
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	// One processor makes runs more alike and costs less; the heap of one run is small beside what
-	// there is.
+	// One processor makes runs more alike and costs less. The heap of one run is small compared
+	// with the memory of the machine.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800", "GOTRACEBACK=all")
-	// It prints its goroutines before it goes.
+	// SIGQUIT makes the process print its goroutines before it ends.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	cmd.WaitDelay = 10 * time.Second
-	// An interrupt at the terminal is for the soak, which ends its children itself.
+	// An interrupt at the terminal must reach only the soak, which ends its children itself.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.CombinedOutput()
 	text, readErr := os.ReadFile(told)
@@ -67,14 +67,14 @@ func child(ctx context.Context, args ...string) (*result, []byte, error) {
 	return r, out, errors.Join(err, json.Unmarshal(text, r))
 }
 
-// total is what a soak adds up.
+// total has the sums of a soak.
 type total struct {
 	mu         sync.Mutex
 	next       uint64
 	seeds      int
 	virtual    time.Duration
 	operations int
-	// transactions and retries are result's.
+	// transactions and retries are sums of the fields of result.
 	transactions, retries int
 
 	failed  []uint64
@@ -174,7 +174,7 @@ func (s *total) take(seed uint64, r *result, err error) {
 	}
 }
 
-// keep saves the output of a run that failed, and gives its first complaint.
+// keep saves the output of a failed run, and returns its first violation.
 func keep(seed uint64, out []byte) string {
 	path := filepath.Join(*failures, fmt.Sprintf("seed-%d.txt", seed))
 	if err := errors.Join(os.MkdirAll(*failures, 0o755), os.WriteFile(path, out,
@@ -223,8 +223,8 @@ func TestShrinkSchedule(t *testing.T) {
 		"schedule:\n%s", len(small.Faults), len(s.Faults), path, small)
 }
 
-// shrink gives the smallest schedule that was found to fail, and the output of its run; none if not
-// even the whole one fails.
+// shrink returns the smallest failing schedule that it found, and the output of its run; no output
+// if the whole schedule does not fail.
 func shrink(ctx context.Context, t *testing.T, s sim.Schedule) (sim.Schedule, []byte) {
 	dir := t.TempDir()
 	var last []byte
@@ -259,7 +259,7 @@ func shrink(ctx context.Context, t *testing.T, s sim.Schedule) (sim.Schedule, []
 		c.Faults = faults
 		return fails(c, *tries)
 	})
-	// The end of the run is not needed either.
+	// Remove the end of the run after the last fault, too.
 	short := s
 	short.Duration = 5 * time.Second
 	for _, f := range s.Faults {

@@ -11,11 +11,11 @@ import (
 	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
-// targets are what a target looks like.
+// targets is the syntax of a target.
 var targets = regexp.MustCompile(
 	`^([0-9]{1,6}|core|coordination|leader\.[0-9]{1,6}|follower\.[0-9]{1,6}\.[0-9]{1,6})$`)
 
-// check says what is wrong with a target, whatever the servers are.
+// check reports a target with a wrong syntax.
 func (t Target) check() error {
 	if !targets.MatchString(string(t)) {
 		return fmt.Errorf("%q is no number of a server, nor core, coordination, leader.N "+
@@ -25,7 +25,7 @@ func (t Target) check() error {
 	return nil
 }
 
-// find finds the server that a target names at the moment; false if there is none.
+// find returns the server that a target names at the moment; false if there is none.
 func (w *World) find(t Target) (server int, ok bool) {
 	if n, err := strconv.Atoi(string(t)); err == nil {
 		return n, n >= 0 && n < w.Cluster.Servers()
@@ -50,7 +50,7 @@ func (w *World) find(t Target) (server int, ok bool) {
 	return leader, ok
 }
 
-// leads finds the first server that says that it leads.
+// leads returns the first server for which says returns true.
 func (w *World) leads(says func(*embedded.Server) bool) (server int, ok bool) {
 	for i := range w.Cluster.Servers() {
 		if p := w.Cluster.Process(i); p != nil && says(p) {
@@ -60,8 +60,9 @@ func (w *World) leads(says func(*embedded.Server) bool) (server int, ok bool) {
 	return 0, false
 }
 
-// partition finds the partition that comes in a place, counted around, the server that leads it,
-// and those that follow. false if no replica leads it at the moment.
+// partition returns the partition at an index (modulo the number of partitions), the server that
+// leads it, and the servers that follow; false if no replica leads it at the moment, or none
+// follows.
 func (w *World) partition(at int) (id uint64, leader int, followers []int, ok bool) {
 	holders := make(map[uint64][]int)
 	leaders := make(map[uint64]int)
@@ -92,5 +93,5 @@ func (w *World) partition(at int) (id uint64, leader int, followers []int, ok bo
 	return id, leader, followers, led && len(followers) > 0
 }
 
-// absent is what a fault did whose target is not there.
+// absent is the result of a fault whose target does not exist.
 func absent(t Target) (string, func() string) { return fmt.Sprintf("there is no %s", t), nil }

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// theme is a kind of storm: faults that happen at about the same time, and have something to do
-// with each other. What breaks a database is seldom one fault.
+// theme is a kind of storm: related faults at about the same time. What breaks a database is seldom
+// a single fault.
 type theme struct {
 	name   string
 	weight int
 	draw   func(d *Dice, at time.Duration) []Fault
 }
 
-// themesFor is the themes that a cluster can have.
+// themesFor returns the themes that fit a cluster.
 func themesFor(d *Dice) []theme {
 	themes := []theme{
 		{"anything", 40, anything}, {"turnover", 25, turnover}, {"usurpation", 20, usurpation},
@@ -23,8 +23,8 @@ func themesFor(d *Dice) []theme {
 			secondThoughts},
 	}
 	if d.Epochs {
-		// With little else beside: a value pending that is lost is to be missed, and not to be lost
-		// in the noise.
+		// Other themes are rare here: the loss of a pending value has to be noticed, and other
+		// faults would hide it.
 		return []theme{{"lost epoch", 100, lostEpoch}, {"anything", 5, anything},
 			{"turnover", 5, turnover}}
 	}
@@ -46,7 +46,7 @@ func themesFor(d *Dice) []theme {
 	return append(themes, theme{"replacement", 3, replacement})
 }
 
-// anything is up to five faults of any kind within some seconds.
+// anything draws up to five faults of any kind within some seconds.
 func anything(d *Dice, at time.Duration) (faults []Fault) {
 	names, total := Kinds(), 0
 	for _, name := range names {
@@ -64,14 +64,14 @@ func anything(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// fault makes one with parameters that are not drawn.
+// fault makes a fault with the given effect.
 func fault(at, lasts time.Duration, e Effect) Fault {
 	return Fault{At: at.Round(time.Millisecond), For: lasts.Round(time.Millisecond), Effect: e}
 }
 
-// turnover is leaderships that change hands many times in a row between servers whose clocks differ
-// as much as they may, while entries take their time to be applied. What one leader served binds
-// the next.
+// turnover transfers leadership many times in a row between servers whose clocks differ as much as
+// they may, while slow disks delay entries. A new leader must respect the timestamps that its
+// predecessor served.
 func turnover(d *Dice, at time.Duration) (faults []Fault) {
 	for i := range d.Servers {
 		offset := []time.Duration{-maxClock, maxClock, d.Between(-maxClock, maxClock)}[d.IntN(3)]
@@ -88,8 +88,8 @@ func turnover(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// migration is nodes that are emptied and replicas that move, while servers fail that have to do
-// with it: the core's leader, those that lead, and those that receive.
+// migration drains or decommissions nodes and moves replicas, while servers that take part fail:
+// the leader of the core, leaders of partitions, and receivers of replicas.
 func migration(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 1, 2) {
 		r := kinds["retire"].at(d, at+d.Between(0, 2*time.Second))
@@ -121,7 +121,7 @@ func migration(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// clocks is clocks that are as far apart as they may be, and nothing else.
+// clocks sets the clocks as far apart as they may be.
 func clocks(d *Dice, at time.Duration) (faults []Fault) {
 	for i := range d.Servers {
 		faults = append(faults, fault(at, 0, clockSet{Target(fmt.Sprint(i)),
@@ -130,10 +130,11 @@ func clocks(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// usurpation is a follower that does not hear the leader and campaigns, just when another follower
-// has restarted, and forgotten what it promised the leader; what hears of it too late, if the
-// promise is broken, is the leader, and the clients that reach no other server. The first follower
-// can win only if nothing was written meanwhile: so all of it is short.
+// usurpation is a test of a follower's promise to its leader. One follower does not hear the leader
+// and campaigns. The other follower has just restarted and forgotten its promise. If it breaks the
+// promise, the old leader and the clients that reach only the old leader learn too late of the new
+// leader. The campaigning follower can win only if nothing was written meanwhile, so all of it is
+// short.
 func usurpation(d *Dice, at time.Duration) []Fault {
 	timeout := time.Second
 	if d.Hasty {
@@ -155,10 +156,10 @@ func usurpation(d *Dice, at time.Duration) []Fault {
 	}
 }
 
-// secondThoughts is a follower that a leader hands over to, and that the other follower does not
-// hear; the former leader votes for it and loses its power at that moment. The new leader is cut
-// off, so that the other follower campaigns too, in the same term, and asks a replica that has
-// voted already.
+// secondThoughts is a test of durable votes. A leader hands over to a follower that the other
+// follower cannot hear. The former leader votes for the new leader and loses its power at that
+// moment. The new leader is cut off. So the other follower campaigns too, in the same term, and
+// asks a replica that has voted already.
 func secondThoughts(d *Dice, at time.Duration) []Fault {
 	timeout := time.Second
 	if d.Hasty {
@@ -176,7 +177,8 @@ func secondThoughts(d *Dice, at time.Duration) []Fault {
 	}
 }
 
-// blackout is a majority, or all, that lose their power one after the other, more than once.
+// blackout takes the power from all servers at once, or from a majority one after the other, up to
+// three times.
 func blackout(d *Dice, at time.Duration) (faults []Fault) {
 	for range d.Of(1, 2, 3) {
 		unsynced := d.Of(0, 0, 50, 100)
@@ -195,14 +197,14 @@ func blackout(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// undecided is all servers that lose their power, and what is not synced, while their disks take
-// long: most transactions are then between two syncs, and what has been promised is only what is on
-// the disks. Some clients are away until long after the servers are back: what these know the
-// outcome of, others decide, by what is left of it.
+// undecided takes the power from all servers, with everything that is not synced, while syncs are
+// slow. Most transactions are then between two syncs, and only the state on the disks may have been
+// promised. Some clients are away until long after the servers are back. Other clients must decide
+// the outcome of their transactions by the state on the disks.
 func undecided(d *Dice, at time.Duration) (faults []Fault) {
 	takes := d.Between(100*time.Millisecond, 400*time.Millisecond)
 	if d.Hasty {
-		takes /= 3 // or no leader would last
+		takes /= 3 // with slower syncs no leader would last
 	}
 	for i := range d.Servers {
 		faults = append(faults, fault(at, 3*time.Second, slowDisk{Target(fmt.Sprint(i)), takes}))
@@ -210,14 +212,15 @@ func undecided(d *Dice, at time.Duration) (faults []Fault) {
 	cut := fault(at+d.Between(time.Second, 2*time.Second), d.Between(200*time.Millisecond,
 		3*time.Second), powerCut{0, 0})
 	gone := clientsAway.at(d, cut.At)
-	// An election, and what a client may be silent for, and some.
+	// The clients return after an election and after the time until a silent client is believed
+	// dead.
 	gone.For = cut.For + d.Between(8*time.Second, 12*time.Second)
 	return append(faults, cut, gone)
 }
 
-// unfinished is all servers that have a replica of a partition, or nearly all, which end while
-// transactions have written to it and are not over: what was promised is then in no server's
-// memory, and the next leader has it from the disks. Clients have their answers, or ask on.
+// unfinished ends all servers that have a replica of a partition, or nearly all, while transactions
+// that are not over have written to the partition. Then no server has the promised state in memory,
+// and the next leader reads it from its disk. Clients have their answers, or retry.
 func unfinished(d *Dice, at time.Duration) (faults []Fault) {
 	takes := time.Duration(0)
 	if d.IntN(2) == 0 {
@@ -244,8 +247,8 @@ func unfinished(d *Dice, at time.Duration) (faults []Fault) {
 	return faults
 }
 
-// straggler is a server that is away for so long that it needs snapshots, and loses its power when
-// it has just got them; then another does.
+// straggler is a server that is away for so long that it needs snapshots. The server loses its
+// power when it has just received the snapshots. Then a leader loses its power.
 func straggler(d *Dice, at time.Duration) []Fault {
 	victim, away := d.Number(), d.Between(10*time.Second, 40*time.Second)
 	var faults []Fault
@@ -270,8 +273,8 @@ func straggler(d *Dice, at time.Duration) []Fault {
 	return faults
 }
 
-// deposed is a leader that is cut off from the others and not from all clients, or that stands
-// still, with a clock that is set back.
+// deposed is a leader that is cut off from the other servers and from some clients. In some draws
+// the leader is paused too, its clock is set back, or its clock is ahead of the other clocks.
 func deposed(d *Dice, at time.Duration) []Fault {
 	apart := leadersApart.at(d, at)
 	apart.For = d.Between(2*time.Second, 6*time.Second)
@@ -289,7 +292,7 @@ func deposed(d *Dice, at time.Duration) []Fault {
 		faults = append(faults, fault(at-time.Second, 0, clockSet{leader, maxClock}),
 			fault(at+d.Between(0, time.Second), 0, clockSet{leader, -maxClock}))
 	case 3:
-		// What it has served until the end lies far ahead of its successor's clock.
+		// The timestamps that the leader serves last lie far ahead of its successor's clock.
 		for i := range d.Servers {
 			faults = append(faults, fault(at-time.Second, 0, clockSet{Target(fmt.Sprint(i)),
 				-maxClock}))
@@ -299,17 +302,17 @@ func deposed(d *Dice, at time.Duration) []Fault {
 	return faults
 }
 
-// lostEpoch is a leader that is cut off from the other servers and from no client. For as long as
-// it has its lease it gives out volatile locks, and with them values that are pending and will
-// never be committed; and it stays away until another one leads, to which the clients go that have
-// read them.
+// lostEpoch is a leader that is cut off from the other servers but from no client. While the leader
+// has its lease, it grants volatile locks, and returns pending values that will never be committed.
+// The leader stays cut off until another replica leads. Clients that have read such values then go
+// to the new leader.
 func lostEpoch(d *Dice, at time.Duration) []Fault {
 	leader := Target(fmt.Sprintf("leader.%d", d.IntN(epochPartitions)))
 	return []Fault{fault(at, d.Between(3*time.Second, 6*time.Second), leaderApart{Server: leader,
 		Mode: d.Mode()})}
 }
 
-// wrongClocks is clocks beyond the bound while leaderships change.
+// wrongClocks sets a clock beyond the bound, in most draws while leaderships change.
 func wrongClocks(d *Dice, at time.Duration) []Fault {
 	wrong := clocksWrong.at(d, at+d.Between(0, time.Second))
 	wrong.For = d.Between(500*time.Millisecond, 15*time.Second)
@@ -327,10 +330,10 @@ func wrongClocks(d *Dice, at time.Duration) []Fault {
 	return faults
 }
 
-// clocksApart has the other clocks be off too, in a third of the cases with three servers, which
-// all compare their clocks: so that the one beyond the bound may be within it from one of the
-// others and not from the other one, or have been set by less than the bound. It draws nothing, so
-// that the other faults of a seed stay what they were.
+// clocksApart sets the other clocks off too, in a third of the cases with three servers. Servers
+// compare their clocks with each other. So the difference between the wrong clock and one of the
+// other clocks may be within the bound, or the wrong clock may be set by less than the bound.
+// clocksApart draws nothing, so that the other faults of a seed stay the same.
 func clocksApart(d *Dice, at time.Duration, wrong *Fault) (faults []Fault) {
 	effect := wrong.Effect.(clockWrong)
 	drawn := effect.Offset.Abs().Milliseconds()
@@ -349,8 +352,8 @@ func clocksApart(d *Dice, at time.Duration, wrong *Fault) (faults []Fault) {
 	return append(faults, *wrong)
 }
 
-// replacement is a server that comes back with an empty disk, and then one after the other crash of
-// those that still know.
+// replacement is a server that comes back with an empty disk. Then some of the other servers, which
+// still have the data, are cut off one after the other.
 func replacement(d *Dice, at time.Duration) []Fault {
 	w := wipes.at(d, at)
 	w.For = d.Between(20*time.Millisecond, 4*time.Second)

@@ -7,7 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/calm"
 )
 
-// settles says what kind of fault each is, for how long it is felt after its end (calm.Settling).
+// settles maps each kind of fault to the kind of package calm that determines how long the effects
+// of the fault last after its end (calm.Settling).
 var settles = map[string]calm.Kind{
 	"between": calm.Links, "clients-away": calm.Links, "cut": calm.Links, "isolation": calm.Links,
 	"leader-apart": calm.Links, "members": calm.Links, "merge": calm.Links,
@@ -17,14 +18,14 @@ var settles = map[string]calm.Kind{
 	"transfer": calm.Links, "transfer-coordination": calm.Links,
 	"reset-coordination": calm.Links,
 
-	// A disk that fails ends its server, which is started again.
+	// A server whose disk fails ends, and is started again.
 	"at-merge": calm.Restarts, "crash": calm.Restarts, "disk-error": calm.Restarts,
 	"locked-crash": calm.Restarts, "power-cut": calm.Restarts, "stop": calm.Restarts,
 	"voter-crash": calm.Restarts,
 
 	"wipe": calm.Replacements,
 
-	// The clocks of a server that is paused stand still.
+	// The clocks of a paused server stand still.
 	"clock": calm.Clocks, "clock-drift": calm.Clocks, "clock-wrong": calm.Clocks,
 	"pause": calm.Clocks,
 
@@ -33,21 +34,22 @@ var settles = map[string]calm.Kind{
 	"disk-low": calm.Room,
 }
 
-// storm says that a fault begins, and returns what says that it has ended. What goes on beside the
-// schedule has a storm of its own, which begins before that of the schedule is over.
+// storm says that a fault begins, and returns a function that says that the fault has ended. A
+// fault that goes on in a goroutine beside the schedule has its own storm, which begins before the
+// storm of the schedule is over.
 func (w *World) storm(e Effect) (over func()) {
 	settling := calm.Settling(settles[kindOf(e).name], w.electionTimeout)
 	w.Weather.Begin()
 	return func() { w.Weather.End(settling) }
 }
 
-// outlasts says that clocks within the bound can be further apart than leases last. The servers are
-// not made for that: a read at a moment that the leader's own clock reaches only after the end of
-// its lease is refused, and while another server's clock is ahead all reads are.
+// outlasts says that clocks within the bound can be further apart than leases last. Servers are not
+// made for that: a server refuses a read at a timestamp that the leader's clock reaches only after
+// the end of its lease. While another server's clock is ahead, servers refuse all reads.
 func (w *World) outlasts() bool { return w.electionTimeout < 2*maxClock }
 
-// outlive ends the storm of a fault whose time is over; but if clocks that differ are more than the
-// servers are made for, that of a clock lasts until everything is healed.
+// outlive ends the storm of a fault that has ended. If outlasts is true, the storm of a clock fault
+// lasts until everything is healed.
 func (w *World) outlive(e Effect, over func()) {
 	switch e.(type) {
 	case clockSet, clockDrift:
@@ -59,8 +61,8 @@ func (w *World) outlive(e Effect, over func()) {
 	over()
 }
 
-// finale is how long clients work in calm at the end of every run. It is longer than any operation
-// of theirs may take.
+// finale is how long clients work in calm at the end of every run. It is longer than any of their
+// operations may take.
 const finale = 25 * time.Second
 
 // lastCalm lets clients work in calm for a while, when everything is whole again.

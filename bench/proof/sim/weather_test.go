@@ -2,7 +2,7 @@ package sim
 
 import "testing"
 
-// Of every kind of fault it is known for how long it is felt.
+// For every kind of fault it is known how long its effects last.
 func TestFaultsSettle(t *testing.T) {
 	for _, name := range Kinds() {
 		if _, known := settles[name]; !known {

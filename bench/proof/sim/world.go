@@ -10,46 +10,47 @@ import (
 	"github.com/tidemarkdb/tidemark/kv/kvtest"
 )
 
-// World is what faults and checks have in common in one run.
+// World is the state of one run that faults and checks share.
 type World struct {
 	*driver.Run
 	Cluster *kvtest.Cluster
 	cores   int
-	// members: those of the core change.
+	// members: the members of the core change.
 	members bool
-	// electionTimeout is the shortest.
+	// electionTimeout is the shortest election timeout.
 	electionTimeout time.Duration
 	// lasting ends the storms of faults that last until everything is healed.
 	lasting []func()
 
 	done    chan struct{} // closed when the schedule is over
 	running sync.WaitGroup
-	// power is held by the goroutine that switches a server on or off. It is a channel because that
-	// can take virtual time.
+	// power is held by the goroutine that starts or ends a server. It is a channel, not a mutex,
+	// because starts and ends can take virtual time.
 	power  chan struct{}
 	merges merges
-	// ending is called with a server that is about to end.
+	// ending is called when a server is about to end.
 	ending func(server int)
 
 	mu struct {
 		sync.Mutex
-		// waiting are told of the next vote in their partition.
+		// waiting has the channels that get the next vote of a partition.
 		waiting map[uint64][]chan<- granted
-		// log and trace are the servers' log, and the last messages between them, at the first
-		// violation.
+		// log is the end of the servers' logs at the first violation, and trace has the last
+		// messages between the servers at that time.
 		log, trace string
 		turns      int
 		counts     map[string]int
-		// asked is the last merge that was asked for; operators are numbered.
+		// asked is the number of the last requested merge; operators are numbered.
 		asked uint64
-		// excused servers may have failed because of their disk; it ends when they start again.
+		// excused has the servers that may have failed because of a fault of their disks.
 		excused map[int]bool
 		// down are the servers that did not start because of their disk.
 		down  map[int]bool
 		wiped map[int]bool
-		// membersChanged: the core's members are, or may be, no longer those that it was founded with.
+		// membersChanged: the members of the core may differ from the first members.
 		membersChanged bool
-		// replaced are the nodes that were decommissioned, and whose servers began anew.
+		// replaced has the nodes that were decommissioned, and whose servers started again with
+		// empty directories.
 		replaced map[uint64]bool
 	}
 }
@@ -66,8 +67,7 @@ func newWorld(cluster *kvtest.Cluster, cores int, electionTimeout time.Duration)
 	return w
 }
 
-// keepLog keeps the end of the servers' logs and messages as they are now, unless some are kept
-// already.
+// keepLog keeps the servers' logs and last messages at the first call; later calls do nothing.
 func (w *World) keepLog() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,7 +76,7 @@ func (w *World) keepLog() {
 	}
 }
 
-// turn counts, so that things are done in turn.
+// turn returns a number that grows with each call, for choices in turn.
 func (w *World) turn() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,12 +91,12 @@ func (w *World) count(what string) {
 	w.mu.counts[what]++
 }
 
-// background does something beside the schedule, until done is closed at the latest.
+// background runs do in a goroutine. do must return when done is closed.
 func (w *World) background(do func(done <-chan struct{})) {
 	w.running.Go(func() { do(w.done) })
 }
 
-// excuse says that a server may fail because of its disk.
+// excuse notes that a server may fail because of its disk.
 func (w *World) excuse(server int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *World) isExcused(server int) bool {
 	return w.mu.excused[server]
 }
 
-// keepDown notes whether a server is down because it does not start over its disk.
+// keepDown notes whether a server is down because of its failing disk.
 func (w *World) keepDown(server int, down bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *World) isKeptDown(server int) bool {
 	return w.mu.down[server]
 }
 
-// mayWipe says whether this server may lose its disk, and takes it that it does.
+// mayWipe says whether a server may lose its disk, and if so records that it does.
 func (w *World) mayWipe(server int) bool {
 	w.mu.Lock()
 	wipedBefore, wipedCore := len(w.mu.wiped) > 0, false
@@ -141,16 +141,16 @@ func (w *World) mayWipe(server int) bool {
 	return true
 }
 
-// mayBeOutside says whether a server that has nothing but a member of the core may have none: its
-// disk was lost, or members have come and gone.
+// mayBeOutside says whether a server may be no member of the core any more: its disk was lost, or
+// the core's members have changed.
 func (w *World) mayBeOutside(server int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.wiped[server] || w.mu.membersChanged
 }
 
-// isWhole says whether the core answers, every partition has the replicas that it is to have, on
-// nodes that are alive, and nothing is under way.
+// isWhole says whether the core answers, every partition has all its replicas on nodes that are
+// alive, and no operator is at work.
 func (w *World) isWhole() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

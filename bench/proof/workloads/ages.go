@@ -6,31 +6,33 @@ import (
 	"time"
 )
 
-// ages remembers when transactions began, for the question which was older. The zero ages is empty.
+// ages remembers when transactions began, so that a workload can decide which of two transactions
+// is older. The zero ages is empty.
 type ages struct {
 	mu struct {
 		sync.Mutex
 		all map[*age]struct{}
-		// attempts are those that have been begun of them, by their ids.
+		// attempts maps the ids of attempts to their transactions.
 		attempts map[string]*age
 	}
 }
 
-// age is a transaction: when its first attempt began, and when the last one ended, zero if it has
-// not.
+// age is a transaction. began is the time of its first attempt. ended is the end of its last
+// attempt; zero while the transaction runs.
 type age struct {
 	began, ended time.Time
 	attempts     []string
 }
 
 const (
-	// ageMargin is how much later one of two transactions has to have begun to be the younger one
-	// for certain: a transaction's age is given by some node's clock, and these may differ by that
-	// much, with what a new leader's is ahead.
+	// ageMargin: a transaction is certainly the younger of two if it began later by at least
+	// ageMargin. Some node's clock sets the age of a transaction. Clocks of nodes, and the clock of
+	// a new leader, may differ by less than ageMargin.
 	ageMargin = time.Second
-	// ageKept is for how long a transaction that has ended is remembered. A request of an attempt
-	// that was given up may come late, wait for a lock until its time is up (elderPatience), and
-	// have younger ones aborted. That is right, but only if it is the older one.
+	// ageKept is how long a transaction that has ended is remembered. A late request of an attempt
+	// that was given up may wait for a lock until its deadline (elderPatience), and cause the abort
+	// of younger transactions. Such an abort is right, but only if the attempt's transaction is
+	// older.
 	ageKept = 10 * time.Minute
 )
 
@@ -46,7 +48,7 @@ func (a *ages) begin(now time.Time) *age {
 	return own
 }
 
-// attempt notes an attempt of it, before anything is asked for by that.
+// attempt notes an attempt of a transaction, before the attempt sends its first request.
 func (a *ages) attempt(own *age, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,7 +56,7 @@ func (a *ages) attempt(own *age, id string) {
 	a.mu.attempts[id] = own
 }
 
-// end notes its end.
+// end notes the end of a transaction, and forgets transactions that ended ageKept ago.
 func (a *ages) end(own *age, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,8 +71,8 @@ func (a *ages) end(own *age, now time.Time) {
 	}
 }
 
-// wounded says, if it is not empty, why a transaction cannot have been aborted for that attempt, as
-// it was told.
+// wounded checks a report that the transaction own was aborted in favour of the attempt by. It
+// returns why the report cannot be true; empty if it can.
 func (a *ages) wounded(own *age, by string, now time.Time) (complaint string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

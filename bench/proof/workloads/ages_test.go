@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// No transaction may be aborted for one that began later for certain, for an earlier attempt of its
-// own, or for none; it does not matter which attempts these are, and whether the older one has
-// ended.
+// No transaction may be aborted in favour of one that certainly began later, of an earlier attempt
+// of its own, or of an unknown one. Neither the number of the attempt nor the end of the older
+// transaction matters.
 func TestAges(t *testing.T) {
 	start := time.Now()
 	at := func(d time.Duration) time.Time { return start.Add(d) }
@@ -32,7 +32,7 @@ func TestAges(t *testing.T) {
 		{second, "1b", false},
 		{second, "3a", false},
 		{first, "0a", false},
-		{first, "3a", false}, // at about the same time
+		{first, "3a", false}, // began at about the same time
 		{first, "2a", true},
 		{first, "2b", true},
 		{first, "1a", true},

@@ -14,31 +14,31 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Backups reads all of a keyspace while transactions commit over its partitions: by scans with
-// small pages that have no moment of their own, by scans of a part, by dumps, by counts. The
-// transactions move money between rows, so whatever reads all rows finds all of them, with the same
-// total. It is a bank for readers outside of transactions. Beside the rows there are notes, of
-// which batches write all at a time: any reading finds one text in all of them.
+// Backups reads a whole keyspace while transactions commit over its partitions: by scans with small
+// pages and no fixed timestamp, by scans of a part, by dumps, and by counts. The transactions move
+// money between rows, so every reader of all rows must find all rows and the same total. Backups
+// does for readers outside of transactions what Bank does for transactions. Besides the rows there
+// are notes. A batch writes all notes at a time, so every reader finds the same text in all of
+// them.
 //
-// A reading takes as long as it takes, and must succeed: that a backup fails because there is
-// traffic is nothing that a database may do.
+// A read may take long, but must succeed: a backup must not fail because there is traffic.
 type Backups struct {
-	// Keyspace is created, in hash Partitions, or split into four ranges if they are 0.
+	// Keyspace is created with hash Partitions, or split into four ranges if Partitions is 0.
 	Keyspace   string
 	Partitions int
-	// Rows is how many there are.
+	// Rows is the number of rows.
 	Rows int
-	// Writers is the number of clients that move money, Readers that of those that read.
+	// Writers is the number of clients that move money. Readers is the number of clients that read.
 	Writers, Readers int
 	Pause, ReadPause time.Duration
 }
 
 const (
-	// backupPatience is for operations that read or write much.
+	// backupPatience is the deadline of operations that read or write much.
 	backupPatience = 10 * time.Second
-	// spread is over how many rows some transactions spread money.
+	// spread is the number of rows to which some transactions spread money.
 	spread = 12
-	// notes is how many there are.
+	// notes is the number of notes.
 	notes = 6
 )
 
@@ -53,7 +53,7 @@ func (b *Backups) key(i int) []byte { return fmt.Appendf(nil, "row%03d", i) }
 // note is the key of a note. The notes of a range keyspace lie between the rows.
 func (b *Backups) note(i int) []byte { return fmt.Appendf(nil, "row%03d-note", i*b.Rows/notes) }
 
-// isNote says whether a key is that of a note.
+// isNote says whether a key is the key of a note.
 func isNote(key []byte) bool { return bytes.HasSuffix(key, []byte("-note")) }
 
 // Setup implements Workload.
@@ -147,7 +147,7 @@ func (b *Backups) move(ctx context.Context, client *driver.Client, ks *kv.Keyspa
 	return err
 }
 
-// read reads everything, in one of the ways there are.
+// read reads everything, in one of several ways.
 func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	random *rand.Rand) error {
 	switch n := random.IntN(8); {
@@ -171,7 +171,7 @@ func (b *Backups) read(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 	return b.add(run, "scan", ks.Scan(ctx, options...))
 }
 
-// part reads some rows that lie beside each other.
+// part reads some neighbouring rows.
 func (b *Backups) part(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	random *rand.Rand) error {
 	from, to := random.IntN(b.Rows), random.IntN(b.Rows)
@@ -192,7 +192,7 @@ func (b *Backups) part(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 	return nil
 }
 
-// add adds up what a reading of everything found.
+// add adds up the money that a read of all rows found.
 func (b *Backups) add(run *driver.Run, how string, pairs func(func(kv.Pair, error) bool)) error {
 	total, found := 0, 0
 	var last []byte

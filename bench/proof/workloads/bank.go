@@ -9,17 +9,17 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Bank moves money between accounts; a reader of all accounts finds the same total and no debts.
-// Transfers empty accounts, which are deleted then. A transaction that reads two moments, or that
-// overwrites what it has not seen, makes or destroys money.
+// Bank moves money between accounts. A reader of all accounts finds the same total and no negative
+// balance. Transfers empty accounts, and delete empty accounts. A transaction that reads at two
+// timestamps, or overwrites a value that it has not seen, makes or destroys money.
 type Bank struct {
 	Accounts, Parallel int
 	Pause              time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
 }
 
-// opening is what an account has at first.
+// opening is the balance of an account at first.
 const opening = 20
 
 // Name implements Transactions.
@@ -46,7 +46,7 @@ func (b *Bank) Setup(ctx context.Context, _ *driver.Run, db driver.Transactor) e
 	return err
 }
 
-// set writes a balance, and which transfer wrote it, so that no value is written twice.
+// set writes a balance and the name of the transfer, so that no value is written twice.
 func (b *Bank) set(tx driver.Tx, i, balance int, by string) error {
 	if balance == 0 {
 		return tx.Delete(b.key(i))
@@ -100,7 +100,7 @@ func (b *Bank) transfer(ctx context.Context, tx driver.Tx, from, to, amount int,
 	return b.set(tx, to, poor+amount, by)
 }
 
-// add adds all accounts up, one by one or by a scan.
+// add adds up all accounts, by single reads or by a scan.
 func (b *Bank) add(ctx context.Context, run *driver.Run, db driver.Transactor, scan bool) error {
 	var accounts []int
 	at, err := db.View(ctx, func(tx driver.Tx) error {

@@ -12,12 +12,13 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Batches writes all keys of a group in one batch with one value, or deletes them all. A reader of
-// a group sees all of its keys with one value and one version, or none; and a value always with the
-// same version. The last group is sometimes deleted by a range deletion, which is one step in each
-// partition only, and a partition may have split within the group: of that a reader may see a part.
-// What was acknowledged is there as of its version, the writer that has overwritten it since, and
-// not yet directly below.
+// Batches writes all keys of a group in one batch with one value, or deletes all of them. A reader
+// of a group sees either all keys, with one value and one version, or no key. A value always has
+// the same version. The last group is sometimes deleted by a range deletion, which is atomic only
+// within a partition. A partition may have split within the group, so a reader may see a part of
+// the last group. An acknowledged batch is there as of its version, and not yet directly below that
+// version. The writer reads at both timestamps, also after later batches have overwritten the
+// group.
 type Batches struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
@@ -25,7 +26,7 @@ type Batches struct {
 	versions memory
 }
 
-// version compares the version with which a value was seen with what is known.
+// version compares the version of a value with the version remembered for the value.
 func (b *Batches) version(run *driver.Run, value []byte, version kv.Timestamp) {
 	name, _, _ := strings.Cut(string(value), " ")
 	if known := b.versions.remember(name, version); known != version {

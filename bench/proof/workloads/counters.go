@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Counters counts keys up by compare-and-swap. At the end each is at least what was acknowledged,
-// and at most that and what has an unknown outcome; no reading is ever below one that ended before
-// it began.
+// Counters increments keys by compare-and-swap. At the end each counter is at least the number of
+// acknowledged increments, and at most that number plus the increments of unknown outcome. No read
+// returns less than a read that ended before it began.
 type Counters struct {
 	Keys     int
 	Parallel int

@@ -12,22 +12,22 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/isolation"
 )
 
-// Dependencies runs transactions over several keys, of which some are lists that are appended to
-// and some registers that are written and read, and has their dependency graph checked for cycles:
-// with unique values, every reading tells the writers it saw, and lists tell in which order. It
-// finds any anomaly that has a name, if it happens; the other workloads of this kind are made so
-// that a certain one happens often.
+// Dependencies runs transactions over several keys. Some keys are lists that transactions append
+// to, and some are registers that transactions write and read. The checker looks for cycles in the
+// dependency graph of the transactions. Values are unique, so every read identifies the writers
+// that it saw, and lists show the order of their writers. The checker finds every named anomaly
+// that happens. The other transactional workloads are made so that a certain anomaly happens often.
 //
-// The keys change every Age; a window of transactions is checked when it is over.
+// The keys change every Age. A window of transactions is checked when it is over.
 type Dependencies struct {
-	// Keys is how many keys there are at a time: the even ones are lists.
+	// Keys is the number of keys in use at a time. Even keys are lists.
 	Keys     int
 	Age      time.Duration
 	Parallel int
 	Pause    time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
-	// Claim is what the database promises.
+	// Claim is the isolation that the database promises.
 	Claim isolation.Options
 
 	windows driver.Windows[*dependencies]
@@ -84,7 +84,7 @@ func (d *Dependencies) Drive(ctx context.Context, run *driver.Run, number int, d
 	}
 }
 
-// change reads or writes each of the keys; bits say which.
+// change reads or writes each of the keys, as bits decide.
 func (r recorded) change(ctx context.Context, x *dependencies, keys []int, bits uint64,
 	name string) error {
 	return r.update(ctx, func(tx driver.Tx, note isolation.Pending, attempt int) error {
@@ -118,7 +118,7 @@ func (r recorded) change(ctx context.Context, x *dependencies, keys []int, bits 
 	})
 }
 
-// content is what a key was found to hold.
+// content is the value that a read found in a key.
 type content struct {
 	present bool
 	value   string
@@ -143,8 +143,8 @@ func (c content) note(note isolation.Pending, key string, list bool) {
 	}
 }
 
-// look reads the keys. The last look of all, when nothing happens any more, must find all that was
-// committed.
+// look reads the keys. last is set for the last look of all, when nothing else happens: it must
+// find everything that was committed.
 func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bool) error {
 	found := make([]content, len(keys))
 	return r.view(ctx, func(tx driver.Tx) (err error) {
@@ -164,15 +164,15 @@ func (r recorded) look(ctx context.Context, x *dependencies, keys []int, last bo
 	})
 }
 
-// close reads all keys of a window for the last time, checks its transactions, and deletes the
-// keys.
+// close reads all keys of a window for the last time, checks the transactions of the window, and
+// deletes the keys.
 func (d *Dependencies) close(ctx context.Context, run *driver.Run, x *dependencies,
 	db driver.Transactor) error {
 	all := make([]int, d.Keys)
 	for i := range all {
 		all[i] = i
 	}
-	if x.recorder != nil { // not checked yet
+	if x.recorder != nil { // the window has not been checked yet
 		if err := (recorded{db, x.recorder, -1}).look(ctx, x, all, true); err != nil {
 			return err
 		}

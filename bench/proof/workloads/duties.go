@@ -11,23 +11,25 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Duties checks against write skew: of each group at most one may be on duty. A client that finds
-// none on duty, goes; one that is on duty, leaves. The ones look at every key of the group, the
-// others scan, so that what no client wrote yet counts as read too (phantoms). Two that both find
-// none, and write different keys, are what snapshot isolation allows. A client that has gone or
-// left, and looks again before it commits, finds what it did.
+// Duties looks for write skew. In each group at most one key may exist. A transaction that finds no
+// key adds a key; a transaction that finds a key deletes the first key found. Half of the
+// transactions read every key of the group. The others scan the group, so that keys which do not
+// exist yet count as read too (phantoms). Under snapshot isolation, two transactions could both
+// find no key and add different keys. Half of the
+// transactions read the group again before they commit, and must find their own change.
 type Duties struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
-	// Dwell is how long most of those that go rest at most before they commit, so that what others
-	// commit meanwhile comes after their reading, and before their own commit. They say nothing
-	// meanwhile: a node whose clock is behind does not learn of later timestamps from them.
+	// Dwell is the longest rest, before its commit, of a transaction that adds a key. Most such
+	// transactions rest, so that other commits come after their reads and before their own commit.
+	// They send nothing while they rest, so that a node whose clock is behind does not learn of
+	// later timestamps from them.
 	Dwell time.Duration
 }
 
-// rush is for how long most clients go for the same group.
+// rush is how long most clients use the same group.
 const rush = time.Second
 
 // Name implements Transactions.
@@ -46,7 +48,7 @@ func (d *Duties) prefix(group int) []byte { return fmt.Appendf(nil, "duty%02d/",
 
 func (d *Duties) key(group, i int) string { return fmt.Sprintf("%s%d", d.prefix(group), i) }
 
-// onDuty are the keys of a group that are there.
+// onDuty returns the keys of a group that exist.
 func (d *Duties) onDuty(ctx context.Context, tx driver.Tx, group int, scan bool) (keys []string,
 	err error) {
 	if scan {
@@ -116,8 +118,8 @@ func (d *Duties) Drive(ctx context.Context, run *driver.Run, number int, db driv
 	}
 }
 
-// lookAgain looks at a group in the transaction that has just written to it, in both ways: it must
-// find what it has made of it.
+// lookAgain reads a group by a scan and by single reads, in the transaction that has just written
+// to the group. It must find the transaction's own writes.
 func (d *Duties) lookAgain(ctx context.Context, run *driver.Run, tx driver.Tx, group int,
 	want []string) error {
 	for _, scan := range []bool{true, false} {

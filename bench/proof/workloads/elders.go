@@ -13,19 +13,21 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Elders are transactions that take their time. Each locks some counters one after the other, in
-// any order, rests in between, now and then for longer than a client that says nothing may, and
-// counts all of them up. So nearly all of them meet others with the same keys. The counters end as
-// counters must; and one that is aborted for an older transaction is told which, and that is an
-// older one: what has waited for longest goes first, also when it runs again.
+// Elders runs long transactions. Each transaction locks some counters one after the other, in any
+// order, and increments all of them. It rests in between, now and then for longer than the time
+// after which a silent client is believed dead. So nearly all transactions meet others with the
+// same keys. The counters are checked as in Counters. A transaction that is aborted in favour of
+// another one learns the other's id, and the other must be older: the oldest transaction goes
+// first, also when it runs again.
 type Elders struct {
-	// Label is the name, Layout are the options of the keyspace, and Options every transaction's.
+	// Label is the name of the workload and of its keyspace. Layout has the options of the
+	// keyspace, and Options the options of every transaction.
 	Label   string
 	Layout  []kv.KeyspaceOption
 	Options []kv.TxnOption
-	// Keys are the counters.
+	// Keys is the number of counters.
 	Keys, Parallel int
-	// Pause comes between transactions, Dwell is how long one rests at most with each lock.
+	// Pause is the longest rest between transactions. Dwell is the longest rest with each lock.
 	Pause, Dwell time.Duration
 
 	counts []history.Counter
@@ -34,13 +36,13 @@ type Elders struct {
 }
 
 const (
-	// elderPatience is how long a transaction may try.
+	// elderPatience is the deadline of a transaction with all its attempts.
 	elderPatience = 20 * time.Second
-	// elderSilence is a rest of a client that lives: its heartbeats have to keep its locks.
+	// elderSilence is a long rest of a client that is alive: heartbeats have to keep its locks.
 	elderSilence = 4 * time.Second
 )
 
-// elderSplits is where a range keyspace of Elders is split.
+// elderSplits has the keys at which a range keyspace of Elders is split.
 var elderSplits = []string{"elder01", "elder02", "elder03"}
 
 // Name implements Workload.
@@ -95,8 +97,8 @@ func (e *Elders) transact(ctx context.Context, run *driver.Run, client *driver.C
 	return attempts, err
 }
 
-// woundedBy says for which attempt of another one a transaction was aborted, if it was not because
-// it was silent.
+// woundedBy returns the attempt in favour of which a transaction was aborted; false if the
+// transaction was aborted for another reason, such as silence.
 func woundedBy(err error) (attempt string, wounded bool) {
 	var e *kv.Error
 	if !errors.Is(err, kv.ErrWounded) || !errors.As(err, &e) {
@@ -105,7 +107,7 @@ func woundedBy(err error) (attempt string, wounded bool) {
 	return e.Transaction, true
 }
 
-// attempt counts the keys up.
+// attempt increments the counters.
 func (e *Elders) attempt(ctx context.Context, client *driver.Client, tx *driver.Txn, which []int,
 	random *rand.Rand) error {
 	ks := client.Keyspace(e.Label)
@@ -146,7 +148,7 @@ func (e *Elders) attempt(ctx context.Context, client *driver.Client, tx *driver.
 	return err
 }
 
-// pause waits, or until the context ends.
+// pause waits for d, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

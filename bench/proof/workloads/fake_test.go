@@ -13,17 +13,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// mistakes are what a fakeCluster may do wrong; the zero value does everything right.
+// mistakes are the deliberate mistakes of a fakeCluster. The zero value makes none.
 type mistakes = fakeserver.Mistakes
 
-// fakeCluster is a few nodes, each with its own clock. Connections break, before and after requests
+// fakeCluster is a few nodes, each with its own clock. Connections break before and after requests
 // are served.
 type fakeCluster struct {
 	*fakeserver.Cluster
 	clients int
 }
 
-// pageRows caps pages, so that scans of little have several.
+// pageRows bounds pages, so that even small scans have several.
 const pageRows = 7
 
 func startFake(t *testing.T, m mistakes) *fakeCluster {
@@ -41,7 +41,7 @@ func startFake(t *testing.T, m mistakes) *fakeCluster {
 	return c
 }
 
-// open connects a client; each has a host of its own.
+// open connects a client. Each client has its own host.
 func (c *fakeCluster) open(ctx context.Context, options ...kv.Option) (*kv.Client, error) {
 	var host string
 	var random *rand.Rand

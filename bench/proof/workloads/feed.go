@@ -13,25 +13,27 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Feed writes keys, one by one and in transactions, and follows the changes. The versions of a key
-// come in their order, each once, and none at or below a progress after it; the changes up to a
-// progress make what a scan at that timestamp finds; and each write that was acknowledged is among
-// them, also when another one has overwritten it since. A feed is left and begun again at its last
-// progress all the time, at times after a while.
+// Feed writes keys, one by one and in transactions, and follows their changes. The versions of a
+// key come in order, each once, and no version at or below a progress timestamp comes after it. The
+// changes up to a progress timestamp make the same state as a scan at that timestamp. Every
+// acknowledged write is among the changes, even if a later write has overwritten it. Followers stop
+// and resume at their last progress again and again, sometimes after a long rest.
 type Feed struct {
 	Keyspace string
 	Layout   []kv.KeyspaceOption
-	// Writers write Keys, Followers follow.
+	// Writers is the number of clients that write, and Followers the number of clients that follow.
+	// Keys is the number of keys.
 	Writers, Keys, Followers int
 	Pause                    time.Duration
-	// Rest is the longest time for which a follower does not follow now and then. Forgets: the
-	// keyspace's GC window may be shorter than that, and then it has to begin anew.
+	// Rest is the longest time for which a follower stops now and then. Forgets: the keyspace's GC
+	// window may be shorter than Rest; then the follower has to start anew.
 	Rest    time.Duration
 	Forgets bool
 
 	mu struct {
 		sync.Mutex
-		// acked are the last writes that were acknowledged; dropped counts those before them.
+		// acked has the last acknowledged writes; dropped is the number of earlier acknowledged
+		// writes.
 		acked   []ackedWrite
 		dropped int
 	}
@@ -43,12 +45,12 @@ type ackedWrite struct {
 	at  kv.Timestamp
 }
 
-// mostAcked is how many acknowledged writes are remembered.
+// mostAcked is the number of acknowledged writes that are remembered.
 const mostAcked = 20_000
 
 const (
 	fedPrefix = "fed/"
-	// followPatience is how long some progresses may take, in calm.
+	// followPatience is the longest time for a few progress events, in calm.
 	followPatience = 30 * time.Second
 )
 
@@ -98,7 +100,7 @@ func (f *Feed) follower(run *driver.Run, client *driver.Client, random *rand.Ran
 	return &follower{of: f, run: run, ks: client.Keyspace(f.Keyspace).SDK(), random: random}
 }
 
-// Check implements Workload: in the end a feed tells what is written.
+// Check implements Workload: at the end a follower must see everything that is written.
 func (f *Feed) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	w := f.follower(run, client, rand.New(rand.NewPCG(1, 1)))
 	if err := w.begin(ctx); err != nil {
@@ -115,7 +117,7 @@ func (f *Feed) Check(ctx context.Context, run *driver.Run, client *driver.Client
 	return w.compare(ctx)
 }
 
-// write writes a key, or several.
+// write writes one key, or several in a transaction.
 func (f *Feed) write(ctx context.Context, client *driver.Client, value string,
 	random *rand.Rand) error {
 	ks := client.Keyspace(f.Keyspace)
@@ -152,7 +154,7 @@ func (f *Feed) acked(key string, at kv.Timestamp) {
 	}
 }
 
-// since are the acknowledged writes from a number on, and the number of the next one.
+// since returns the acknowledged writes from number n on, and the number of the next one.
 func (f *Feed) since(n int) (acked []ackedWrite, next int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

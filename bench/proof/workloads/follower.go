@@ -12,31 +12,33 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// follower is one client that follows the changes of a Feed, and what it has made of them.
+// follower is one client that follows the changes of a Feed, and the state that it has built from
+// them.
 type follower struct {
 	of     *Feed
 	run    *driver.Run
 	ks     *kv.Keyspace
 	random *rand.Rand
 
-	// began is where it began, progress what it was told last; zero: it has to begin.
+	// began is the timestamp at which the follower started, and progress the last progress
+	// timestamp; zero: the follower has to start.
 	began, progress kv.Timestamp
-	// values are what the changes up to progress make, waiting are those above it.
+	// values is the state at progress. waiting has the changes above progress.
 	values  map[string]string
 	waiting []kv.Change
-	// told are the last versions that were told of each key, ascending.
+	// told has the recent versions of each key that the feed has delivered, ascending.
 	told map[string][]kv.Timestamp
-	// acked is the number of the next acknowledged write to look at, open are those that lie above
-	// the progress.
+	// acked is the number of the next acknowledged write to check. open has acknowledged writes
+	// above progress.
 	acked int
 	open  []ackedWrite
 }
 
-// toldFor is how long a version is remembered to have been told: longer than a write waits for its
-// acknowledgement, however wrong clocks are.
+// toldFor is how long a delivered version is remembered. It is longer than a write waits for its
+// acknowledgement plus any error of a clock.
 const toldFor = 2 * time.Minute
 
-// begin begins anew: with what a scan finds where a feed begins that begins now.
+// begin starts anew: with a scan at the timestamp at which a new feed begins.
 func (w *follower) begin(ctx context.Context) error {
 	for c, err := range w.ks.Changes(ctx) {
 		if err != nil {
@@ -57,7 +59,7 @@ func (w *follower) begin(ctx context.Context) error {
 	return err
 }
 
-// scan is what there is as of a moment.
+// scan returns the state at a timestamp.
 func (w *follower) scan(ctx context.Context, at kv.Timestamp) (map[string]string, error) {
 	found := make(map[string]string)
 	options := []kv.ScanOption{kv.At(at)}
@@ -77,7 +79,7 @@ func (w *follower) violation(format string, args ...any) {
 	w.run.Violation(w.of.Keyspace+": "+format, args...)
 }
 
-// follow follows, from where it was left, until enough is true after a progress.
+// follow resumes the feed at progress, until enough returns true after a progress event.
 func (w *follower) follow(ctx context.Context, enough func() bool) error {
 	if w.progress.IsZero() {
 		if err := w.begin(ctx); err != nil {
@@ -85,7 +87,7 @@ func (w *follower) follow(ctx context.Context, enough func() bool) error {
 		}
 	}
 	w.waiting = nil
-	for key, versions := range w.told { // those above the progress come again
+	for key, versions := range w.told { // versions above progress are delivered again
 		w.told[key] = slices.DeleteFunc(versions, w.progress.Less)
 	}
 	every := time.Duration(50+w.random.IntN(1000)) * time.Millisecond
@@ -112,7 +114,7 @@ func (w *follower) follow(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// change takes a change in.
+// change processes a change.
 func (w *follower) change(c kv.Change) {
 	key := string(c.Key)
 	before := w.told[key]
@@ -126,7 +128,7 @@ func (w *follower) change(c kv.Change) {
 	w.waiting = append(w.waiting, c)
 }
 
-// advance takes a progress in, and checks what is known by it.
+// advance processes a progress event, and makes the checks that it allows.
 func (w *follower) advance(ctx context.Context, to kv.Timestamp) error {
 	if to.LessEq(w.progress) {
 		w.violation("a progress of %s came after one of %s", to, w.progress)
@@ -152,7 +154,7 @@ func (w *follower) advance(ctx context.Context, to kv.Timestamp) error {
 	return w.compare(ctx)
 }
 
-// checkAcked checks that each acknowledged write up to the progress was told.
+// checkAcked checks that the feed delivered each acknowledged write up to progress.
 func (w *follower) checkAcked() {
 	acked, next := w.of.since(w.acked)
 	w.acked = next
@@ -170,7 +172,7 @@ func (w *follower) checkAcked() {
 	})
 }
 
-// compare checks that what was told makes what there is.
+// compare compares the state built from the changes with a scan.
 func (w *follower) compare(ctx context.Context) error {
 	found, err := w.scan(ctx, w.progress)
 	if err != nil {

@@ -13,20 +13,20 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/history"
 )
 
-// Increments counts keys up by reading and writing them in a transaction. No acknowledged increment
-// is lost, which is what happens when two transactions write what they made of the same reading;
-// none is done twice; no reading is older than what was known before it began; no reader sees what
-// an attempt wrote that was refused, or run again; and no commit builds on what one wrote that is
-// refused only later.
+// Increments increments counters by a read and a write in a transaction. No acknowledged increment
+// is lost, as happens when two transactions write what they computed from the same read. No
+// increment is done twice. No read is older than what was known before the read began. No reader
+// sees a write of an attempt that was refused or run again. No commit builds on a write that is
+// refused later.
 type Increments struct {
 	Keys, Parallel int
 	Pause          time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
 
 	counts []history.Counter
 	known  []history.Monotonic
-	// refused are the last attempts that were refused, and why.
+	// refused has the last refused attempts, and the reasons.
 	refused refusals
 }
 
@@ -47,8 +47,8 @@ func (c *Increments) Setup(context.Context, *driver.Run, driver.Transactor) erro
 
 func (c *Increments) key(i int) []byte { return fmt.Appendf(nil, "increment%02d", i) }
 
-// get reads a counter: its number, behind which stands the attempt that wrote it; "" if it has no
-// value yet.
+// get reads a counter: its number, and the attempt that wrote it; "" if the counter has no value
+// yet.
 func (c *Increments) get(ctx context.Context, run *driver.Run, tx driver.Tx, i int) (n uint64,
 	by string, err error) {
 	value, err := tx.Get(ctx, c.key(i))
@@ -90,7 +90,7 @@ func (c *Increments) Drive(ctx context.Context, run *driver.Run, number int, db 
 func (c *Increments) add(ctx context.Context, run *driver.Run, db driver.Transactor, i int,
 	by string) error {
 	var n uint64
-	var below string // the attempt whose number it counted up
+	var below string // the attempt that wrote the number which was incremented
 	attempts := 0
 	attempt := func() string { return fmt.Sprintf("%s.%d", by, attempts) }
 	_, err := db.Update(ctx, func(tx driver.Tx) (err error) {

@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/driver"
 )
 
-// Inserts writes keys once each, without reading anything, and reads all of them. Of two readings
-// one contains the other (no long fork: two readers must not see two writers in opposite orders); a
-// reader that sees a key sees all that was acknowledged before its write began (no causal
-// reversal); and all that was acknowledged before the reading began.
+// Inserts writes keys once each, without reading anything, and reads all of them. Of two reads one
+// contains the other (no long fork: two readers must not see two writes in opposite orders). A
+// reader that sees a key also sees all keys that were acknowledged before the write of that key
+// began (no causal reversal). A reader sees all keys that were acknowledged before its read began.
 type Inserts struct {
-	// Age is how long keys are used; of each window the first 64 inserts are looked at.
+	// Age is how long keys are used. The first 64 inserts of each window are checked.
 	Age              time.Duration
 	Parallel         int
 	Pause, ReadPause time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
 	// Strict says that the database claims strict serialisability. Otherwise causal reversal
 	// between keys is allowed.
@@ -29,7 +29,7 @@ type Inserts struct {
 	windows driver.Windows[*inserts]
 }
 
-// inserts are the keys of a window; each has a bit.
+// inserts has the keys of a window. Each key has a bit.
 type inserts struct {
 	number int64
 	strict bool
@@ -37,11 +37,12 @@ type inserts struct {
 		sync.Mutex
 		begun int
 		acked uint64
-		// before is, for each key, what was acknowledged when its write began.
+		// before has, for each key, the keys that were acknowledged when the write of the key
+		// began.
 		before [64]uint64
-		// refused are writes that certainly had no effect.
+		// refused has the writes that certainly had no effect.
 		refused uint64
-		// readings are the last ones.
+		// readings has the last reads.
 		readings [maxReadings]reading
 		next     int
 		// over: the keys are being deleted.
@@ -49,16 +50,15 @@ type inserts struct {
 	}
 }
 
-// reading saw the keys of seen; it looked at those of looked.
+// reading is a read: it looked at the keys of looked, and saw the keys of seen.
 type reading struct{ seen, looked uint64 }
 
-// contradicts says that each of two readings saw something that the other looked at and did not
-// see.
+// contradicts says whether each of two reads saw a key that the other looked at and did not see.
 func (r reading) contradicts(other reading) bool {
 	return r.seen&other.looked&^other.seen != 0 && other.seen&r.looked&^r.seen != 0
 }
 
-// maxReadings is how many readings a new one is compared with.
+// maxReadings is the number of earlier reads that a new read is compared with.
 const maxReadings = 256
 
 // Name implements Transactions.
@@ -81,8 +81,8 @@ func (l *Inserts) Setup(context.Context, *driver.Run, driver.Transactor) error {
 	return nil
 }
 
-// insertSpans is over how many spans of keys the windows take turns, so that wherever a span is
-// split, that is in the midst of many windows.
+// insertSpans is the number of spans of keys that the windows use in turn. So wherever a partition
+// is split, the split is in the middle of many windows.
 const insertSpans = 4
 
 func (x *inserts) prefix() string { return fmt.Sprintf("insert%d/", x.number%insertSpans) }
@@ -138,7 +138,7 @@ func (x *inserts) insert(ctx context.Context, db driver.Transactor) error {
 	return err
 }
 
-// read reads all keys, by a scan or one by one in some order.
+// read reads all keys, by a scan or by single reads in a random order.
 func (x *inserts) read(ctx context.Context, run *driver.Run, db driver.Transactor,
 	random *rand.Rand) error {
 	x.mu.Lock()
@@ -190,7 +190,8 @@ func (x *inserts) scan(ctx context.Context, tx driver.Tx) (seen uint64, err erro
 	return seen, nil
 }
 
-// check compares a reading, in which the keys of looked were looked at, with everything else.
+// check compares a read with the writes and with earlier reads. looked has the keys that it looked
+// at.
 func (x *inserts) check(run *driver.Run, floor, seen, looked uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -228,7 +229,7 @@ func set64(mask uint64) string {
 	return fmt.Sprint(numbers)
 }
 
-// close reads a window for the last time, and deletes it.
+// close reads a window for the last time, and deletes its keys.
 func (x *inserts) close(ctx context.Context, run *driver.Run, db driver.Transactor) error {
 	x.mu.Lock()
 	begun, again := x.mu.begun, x.mu.over

@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// ledger holds all writes of values to one key. As old versions can be read, an audit finds every
-// write again, also those that others have overwritten since:
+// ledger has all writes of values to one key. Old versions can be read, so an audit finds every
+// write again, even if later writes have overwritten it:
 //
-//   - an acknowledged write is there, at the version that was acknowledged;
-//   - a write of unknown outcome is there once, or not at all; a refused one is not there;
-//   - nothing is there that no client wrote, and no value twice (values are written once);
-//   - a compare-and-swap comes directly after what it expected.
+//   - an acknowledged write is there, at the acknowledged version;
+//   - a write of unknown outcome is there once, or not at all; a refused write is not there;
+//   - there is no value that no client wrote, and no value twice (values are written once);
+//   - a compare-and-swap comes directly after the value that it expected.
 //
-// The key may be deleted by others; deletions have no version that a client learns, so they are not
-// audited themselves.
+// Other clients may delete the key. A client does not learn the version of a deletion, so the audit
+// does not check deletions themselves.
 type ledger struct {
 	mu struct {
 		sync.Mutex
@@ -38,13 +38,13 @@ type entry struct {
 type outcome uint8
 
 const (
-	pending outcome = iota // or unknown: the audit knows no difference
+	pending outcome = iota // or unknown: the audit does not distinguish them
 	acknowledged
 	refused
 )
 
-// begin comes before a write of value leaves. A compare-and-swap says what it expects, nil for
-// absence.
+// begin notes a write before it is sent. expected is the expected value of a compare-and-swap; nil:
+// the key is expected to be absent.
 func (l *ledger) begin(value string, swap bool, expected *string) *entry {
 	e := &entry{swap: swap, expected: expected}
 	l.mu.Lock()
@@ -56,7 +56,7 @@ func (l *ledger) begin(value string, swap bool, expected *string) *entry {
 	return e
 }
 
-// ended comes after the write has ended; version is zero if it was not acknowledged.
+// ended notes the end of a write. version is zero if the write was not acknowledged.
 func (l *ledger) ended(e *entry, version kv.Timestamp, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *ledger) ended(e *entry, version kv.Timestamp, err error) {
 	}
 }
 
-// found checks one version that a read of the past has shown.
+// found checks one version that a read of the past returned.
 func (l *ledger) found(p kv.Pair) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *ledger) found(p kv.Pair) error {
 	return nil
 }
 
-// predecessor checks what lies directly below a version: present says whether anything does.
+// predecessor checks the version directly below a version. present says whether there is one.
 func (l *ledger) predecessor(of kv.Pair, below kv.Pair, present bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func describe(present bool, value string) string {
 	return fmt.Sprintf("%.40q", value)
 }
 
-// acked are the acknowledged writes as pairs, the newest first.
+// acked returns the acknowledged writes as pairs, the newest first.
 func (l *ledger) acked() []kv.Pair {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,12 +132,12 @@ func (l *ledger) acked() []kv.Pair {
 	return all
 }
 
-// audit reads every version of the key, when no client writes it any more. The error is the reads';
-// what is wrong goes to report.
+// audit reads every version of the key, when no client writes it any more. It returns an error of a
+// read. Violations go to report.
 func (l *ledger) audit(ctx context.Context, ks *driver.Keyspace, key []byte,
 	report func(error)) error {
-	// The tops are where to begin: the present, and every version that must be there. Below each
-	// one the versions are followed down to the next, or to a deletion.
+	// tops has the pairs at which the audit starts: the latest one, and every version that must be
+	// there. From each of them the audit reads downwards to the next top, or to a deletion.
 	known := l.acked()
 	at := func(ts kv.Timestamp) (kv.Pair, bool, error) {
 		pair, err := ks.GetAt(ctx, key, ts)

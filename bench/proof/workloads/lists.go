@@ -14,12 +14,12 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Lists appends to lists by compare-and-swap; the value of a key is its list, so every reading
-// tells the whole story. Of two readings one is the beginning of the other, none is shorter than
-// what was known when it began, no element is in a list twice, and none whose append was refused.
-// The lists change every Age.
+// Lists appends to lists by compare-and-swap. The value of a key is the whole list, so every read
+// shows the whole history. Of two reads one is a prefix of the other. No read is shorter than what
+// was known when the read began. No element is in a list twice, and no element whose append was
+// refused is in a list. The lists change every Age.
 type Lists struct {
-	// Keys is how many lists there are at a time, in as many hash partitions.
+	// Keys is the number of lists in use at a time, and of hash partitions.
 	Keys     int
 	Age      time.Duration
 	Parallel int
@@ -28,14 +28,15 @@ type Lists struct {
 	windows driver.Windows[[]*list]
 }
 
-// list is what is known of a list.
+// list is what all clients together know of a list.
 type list struct {
 	key string
 	mu  struct {
 		sync.Mutex
-		// known is the longest that any client has read or written.
+		// known is the longest version of the list that any client has read or written.
 		known []string
-		// refused are elements whose append had certainly no effect; tried are all others.
+		// refused has the elements whose append certainly had no effect. tried has all other
+		// elements.
 		refused, tried map[string]bool
 	}
 }
@@ -139,7 +140,8 @@ func (x *list) append(ctx context.Context, run *driver.Run, ks *driver.Keyspace,
 	return err
 }
 
-// check compares a reading with what is known, of which so many elements were known when it began.
+// check compares a read with what is known. floor is the number of elements that were known when
+// the read began.
 func (x *list) check(floor int, elements []string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

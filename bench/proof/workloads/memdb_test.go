@@ -15,43 +15,44 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// weakness is what a memDB does less well than a strictly serialisable database.
+// weakness is a way in which a memDB is weaker than a strictly serialisable database.
 type weakness int
 
 const (
 	strict weakness = iota
 	// snapshotIsolation: only writes of the same key conflict.
 	snapshotIsolation
-	// lostUpdates: nothing conflicts.
+	// lostUpdates: no transactions conflict.
 	lostUpdates
-	// readCommitted: every reading is of the latest moment, and nothing conflicts but writes of the
-	// same key.
+	// readCommitted: every read sees the latest commits, and only writes of the same key conflict.
 	readCommitted
-	// dirtyReads: what an update has written is seen before it commits, and some do not.
+	// dirtyReads: writes of an update are visible before it commits, and some updates do not
+	// commit.
 	dirtyReads
-	// staleSnapshots: views read the state of some time ago.
+	// staleSnapshots: views read an older state.
 	staleSnapshots
-	// twoSites: a commit is seen at its own site at once, and at the other later (parallel snapshot
-	// isolation).
+	// twoSites: a commit is visible at its own site at once, and at the other site later (parallel
+	// snapshot isolation).
 	twoSites
-	// lateVisibility: some commits are seen some time after their acknowledgement, others at once.
+	// lateVisibility: some commits become visible some time after their acknowledgement, others at
+	// once.
 	lateVisibility
-	// lostCommits: some commits are not there.
+	// lostCommits: some commits are lost.
 	lostCommits
 	// doubledCommits: some updates are executed twice.
 	doubledCommits
-	// phantoms: scans do not conflict with what is written into their span.
+	// phantoms: scans do not conflict with writes into their span.
 	phantoms
-	// falseAborts: some commits are told to have failed.
+	// falseAborts: some commits are reported as failed.
 	falseAborts
-	// shiftingPast: a reading of the past sees what was committed since.
+	// shiftingPast: a read of the past sees later commits.
 	shiftingPast
 )
 
 // memDB is a database in memory: versions by commit number, updates validated when they commit.
 type memDB struct {
 	weak weakness
-	// site is which of two sites a client is at.
+	// site is the client's site, 0 or 1.
 	site   int
 	shared *memStore
 }
@@ -61,7 +62,7 @@ type memStore struct {
 	random   *rand.Rand
 	last     int64 // number of the last commit
 	versions map[string][]memVersion
-	// visible is when a commit is seen at each site, if not at once.
+	// visible has the times at which a commit becomes visible at each site, if not at once.
 	visible map[int64][2]time.Time
 	commits map[int64]time.Time
 }
@@ -79,10 +80,10 @@ func newMemDB(w weakness) *memDB {
 		visible:  make(map[int64][2]time.Time), commits: make(map[int64]time.Time)}}
 }
 
-// at is another client's view of the database.
+// client returns another client's view of the database.
 func (d *memDB) client(number int) *memDB { return &memDB{d.weak, number % 2, d.shared} }
 
-// pause is what a request takes.
+// pause waits as long as a request takes.
 func (s *memStore) pause(ctx context.Context) error {
 	s.mu.Lock()
 	d := time.Duration(s.random.IntN(2000)) * time.Microsecond
@@ -99,8 +100,8 @@ func (s *memStore) oneOf(n int) bool { return s.random.IntN(n) == 0 }
 
 type memTx struct {
 	db       *memDB
-	snapshot int64 // the number of the last commit that it sees
-	late     bool  // sees only what is visible by now
+	snapshot int64 // the number of the last commit that the transaction sees
+	late     bool  // sees only commits that are visible by now
 	began    time.Time
 	reads    map[string]bool
 	prefixes []string
@@ -161,7 +162,7 @@ func (d *memDB) View(ctx context.Context, f func(driver.Tx) error) (kv.Timestamp
 	return commitTimestamp(at), f(tx)
 }
 
-// ago is the last commit of some time ago.
+// ago returns the number of the last commit at an age.
 func (d *memDB) ago(age time.Duration) int64 {
 	d.shared.mu.Lock()
 	defer d.shared.mu.Unlock()
@@ -178,7 +179,7 @@ func (d *memDB) ViewAt(ctx context.Context, at kv.Timestamp, f func(driver.Tx) e
 		return err
 	}
 	snapshot := at.Wall - 1000
-	if at.Logical != 0 { // directly below the next
+	if at.Logical != 0 { // the timestamp directly below the next commit
 		snapshot = at.Wall - 1000
 	}
 	if d.weak == shiftingPast {
@@ -187,7 +188,7 @@ func (d *memDB) ViewAt(ctx context.Context, at kv.Timestamp, f func(driver.Tx) e
 	return f(d.begin(snapshot))
 }
 
-// get is the version that the transaction sees.
+// get returns the version that the transaction sees.
 func (tx *memTx) get(key string) *memVersion {
 	if own := tx.writes[key]; own != nil {
 		return own
@@ -288,7 +289,7 @@ func (tx *memTx) write(key string, v *memVersion) {
 	s.versions[key] = append(s.versions[key], dirty)
 }
 
-// undo takes dirty versions away.
+// undo removes dirty versions.
 func (tx *memTx) undo() {
 	s := tx.db.shared
 	s.mu.Lock()
@@ -304,8 +305,7 @@ func (tx *memTx) undoLocked() {
 	}
 }
 
-// conflicts says whether another commit contradicts what the transaction has seen, or must not
-// overwrite.
+// conflicts says whether another commit conflicts with the reads or writes of the transaction.
 func (tx *memTx) conflicts() bool {
 	s := tx.db.shared
 	weak := tx.db.weak
@@ -376,7 +376,7 @@ func (tx *memTx) commit() (int64, error) {
 	return s.last, nil
 }
 
-// again is what a write has become when its update is executed for the second time: an append
+// again returns the value of a write when its update is executed for the second time: an append
 // appends again.
 func (tx *memTx) again(key string, value []byte) []byte {
 	v := tx.db.shared.versions[key]

@@ -6,11 +6,11 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// memory remembers the versions of the values seen lately; those it has forgotten it does not know.
+// memory remembers the versions of recently seen values.
 type memory struct {
 	mu struct {
 		sync.Mutex
-		// newer and older are two generations; the older is forgotten when the newer is full.
+		// newer and older are two generations. The older one is dropped when the newer one is full.
 		newer, older map[string]kv.Timestamp
 	}
 }
@@ -33,8 +33,8 @@ func (m *memory) knowLocked(name string) (kv.Timestamp, bool) {
 	return known, ok
 }
 
-// remember remembers the version for a name, unless one is remembered already. It returns the one
-// that is.
+// remember stores the version for a name, unless a version is stored already. It returns the stored
+// version.
 func (m *memory) remember(name string, version kv.Timestamp) kv.Timestamp {
 	m.mu.Lock()
 	defer m.mu.Unlock()

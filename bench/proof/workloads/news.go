@@ -11,26 +11,26 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// News writes keys one after the other, each in a transaction of its own and most in partitions of
-// their own, and then others read some of them in another order. Nothing but the clocks puts these
-// writes in an order, so a reader whose first partition has a slow clock begins below several
-// writes of a fast one, and has to be moved more than once: it must find all that was acknowledged
-// before it began. In a database that claims strict serialisability the commit timestamps are in
-// the order of real time, whatever key it is.
+// News writes keys one after the other, each in its own transaction and most in their own
+// partitions. Then other clients read some of the keys in another order. Only the clocks put these
+// writes in an order. A reader whose first partition has a slow clock begins below several writes
+// of a fast clock, and its timestamp has to be moved more than once. Such a reader must find
+// everything that was acknowledged before it began. In a database that claims strict
+// serialisability, commit timestamps are in the order of real time, whatever the keys are.
 type News struct {
 	Keys, Parallel int
 	Pause          time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
 	// Strict says that the database claims strict serialisability.
 	Strict bool
 
 	newest []watermark
-	// latest is that of all keys.
+	// latest is the watermark of all keys together.
 	latest watermark
-	// last is when something was acknowledged last, in the time of the run.
+	// last is the time of the run at which a write was last acknowledged.
 	last atomic.Int64
-	// commits are the timestamps of acknowledged values.
+	// commits has the timestamps of acknowledged values.
 	commits memory
 }
 
@@ -52,10 +52,10 @@ func (n *News) Setup(context.Context, *driver.Run, driver.Transactor) error {
 func (n *News) key(i int) string { return fmt.Sprintf("news%02d", i) }
 
 const (
-	// freshNews is how long after a write readers come in a hurry: well below what clocks may
-	// differ by.
+	// freshNews is how soon after a write readers start in a hurry: well below the difference of
+	// clocks.
 	freshNews = 100 * time.Millisecond
-	// newsAtOnce is how many keys one client writes at a time.
+	// newsAtOnce is the number of keys that one client writes in a row.
 	newsAtOnce = 3
 )
 
@@ -103,7 +103,7 @@ func (n *News) write(ctx context.Context, run *driver.Run, db driver.Transactor,
 	return nil
 }
 
-// name is that of a value in the memory.
+// name is the name of a value in commits.
 func (*News) name(i int, value string) string { return fmt.Sprintf("%d %s", i, value) }
 
 // read reads keys in the order given.

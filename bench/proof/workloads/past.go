@@ -12,16 +12,16 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Past reads keys as of a moment, and reads them again as of the same moment later: the answers
-// must be the same for ever, so no write may end up below a moment that was read. Each key has its
-// own partition, one writer and a few readers, which talk to no other client and have no session in
-// common: a writer that brought the readers' time along would hide the mistake. Keys are written
-// rarely and read often, so that the leader's promises are in what it has read and not in what it
-// has written.
+// Past reads keys at a timestamp, and reads them again later at the same timestamp. The answers
+// must stay the same for ever, so no write may get a version below a timestamp that was read. Each
+// key has its own partition, one writer and a few readers. Writers and readers talk to no other
+// client and share no session: a writer that knew the readers' timestamps would hide the mistake.
+// Keys are written rarely and read often, so that the leader is bound by its reads and not by its
+// writes.
 type Past struct {
-	// Keys is how many keys there are, each with a writer and so many Readers.
+	// Keys is the number of keys. Each key has one writer and Readers readers.
 	Keys, Readers int
-	// Pause is the longest rest of a writer, ReadPause that of a reader.
+	// Pause is the longest rest of a writer, and ReadPause the longest rest of a reader.
 	Pause, ReadPause time.Duration
 
 	keys []pastKey
@@ -31,12 +31,12 @@ type Past struct {
 type pastKey struct {
 	mu struct {
 		sync.Mutex
-		// read is the latest moment as of which a client has read the key.
+		// read is the latest timestamp at which a client has read the key.
 		read kv.Timestamp
 	}
 }
 
-// pastRead is a reading to be repeated.
+// pastRead is a read that is repeated later.
 type pastRead struct {
 	at      kv.Timestamp
 	present bool
@@ -47,8 +47,8 @@ type pastRead struct {
 
 const (
 	past = "past"
-	// pastReads is how many readings a reader keeps to repeat them; it forgets them at an age of
-	// maxPast.
+	// pastReads is the number of reads that a reader keeps to repeat them. Reads older than maxPast
+	// are dropped.
 	pastReads, maxPast = 64, 5 * time.Minute
 )
 
@@ -103,8 +103,8 @@ func (p *Past) Drive(ctx context.Context, run *driver.Run, number int, client *d
 	}
 }
 
-// write checks that the write lies above every moment as of which the key had been read when it
-// began.
+// write checks that the write's version lies above every timestamp at which the key had been read
+// when the write began.
 func (p *Past) write(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int,
 	value string) error {
 	key := &p.keys[i]
@@ -119,7 +119,7 @@ func (p *Past) write(ctx context.Context, run *driver.Run, ks *driver.Keyspace, 
 	return err
 }
 
-// read reads the latest value, which makes a moment known, and then the value as of that moment.
+// read reads the latest value, which gives a timestamp, and then reads the value at that timestamp.
 func (p *Past) read(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, i int) (pastRead, error) {
 	latest, err := ks.Get(ctx, p.key(i))

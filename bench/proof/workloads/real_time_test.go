@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRealTime runs registers in real time, with their windows checked and forgotten as they go.
+// TestRealTime runs registers in real time. Their windows are checked and dropped during the run.
 func TestRealTime(t *testing.T) {
 	cluster := startFake(t, mistakes{})
 	run := driver.NewRun(cluster.open)

@@ -8,16 +8,16 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// recorded runs transactions and records them for the checker of isolation. Every attempt of an
-// update is a transaction of its own: one that is followed by another was aborted. A session is one
-// client, and does one thing at a time.
+// recorded runs transactions, and records them for the checker of isolation. Every attempt of an
+// update is recorded as a transaction. An attempt that is followed by another attempt was aborted.
+// A session is one client, and does one thing at a time.
 type recorded struct {
 	db       driver.Transactor
 	recorder *isolation.Recorder
 	session  int
 }
 
-// update runs f in a transaction; f records what it does with note.
+// update runs f in a transaction. f records its operations with note.
 func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolation.Pending,
 	attempt int) error) error {
 	var last isolation.Pending
@@ -41,8 +41,8 @@ func (r recorded) update(ctx context.Context, f func(tx driver.Tx, note isolatio
 	return err
 }
 
-// view runs f in a transaction that only reads; f keeps its readings for itself, and notes them
-// when it can be called again no more.
+// view runs f in a transaction that only reads. f may be called several times, so it collects its
+// reads, and records them after the last call.
 func (r recorded) view(ctx context.Context, f func(tx driver.Tx) error,
 	notes func(note isolation.Pending)) error {
 	note := r.recorder.Begin(r.session)

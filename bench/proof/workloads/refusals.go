@@ -2,19 +2,19 @@ package workloads
 
 import "sync"
 
-// refusals remembers attempts that had no effect, the last few thousand of them, and why. The zero
-// refusals is empty.
+// refusals remembers the last few thousand attempts that had no effect, and why. The zero refusals
+// is empty.
 type refusals struct {
 	mu struct {
 		sync.Mutex
-		// refused is why attempts had no effect, built the attempt whose commit builds on what
-		// another wrote.
+		// refused maps attempts to the reasons why they had no effect. built maps an attempt to the
+		// attempt whose commit builds on its write.
 		refused, built generations
 	}
 }
 
-// generations are texts by attempt, in two generations; the older is forgotten when the newer is
-// full.
+// generations maps attempts to texts, in two generations. The older one is dropped when the newer
+// one is full.
 type generations struct{ newer, older map[string]string }
 
 func (g *generations) set(attempt, text string) {
@@ -31,7 +31,8 @@ func (g *generations) get(attempt string) (text string, ok bool) {
 	return text, ok
 }
 
-// note remembers an attempt. on is a commit that builds on it, if there is one that is remembered.
+// note remembers an attempt that had no effect. It returns the attempt whose commit builds on it,
+// if one is remembered.
 func (r *refusals) note(attempt, why string) (on string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,15 +41,15 @@ func (r *refusals) note(attempt, why string) (on string) {
 	return on
 }
 
-// know says why an attempt had no effect, if that is remembered.
+// know returns why an attempt had no effect, if that is remembered.
 func (r *refusals) know(attempt string) (why string, refused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.refused.get(attempt)
 }
 
-// build remembers that the commit of an attempt builds on what another one has written ("": on
-// nothing), and says why that had no effect, as know does.
+// build remembers that the commit of an attempt builds on a write of the attempt below ("": on no
+// write). If below had no effect, build returns why, as know does.
 func (r *refusals) build(attempt, below string) (why string, refused bool) {
 	if below == "" {
 		return "", false

@@ -9,9 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// register is one key with all that is known of it. Its methods are single operations, recorded
-// everywhere: in the history, which must be linearisable; in the ledger, which is audited when no
-// client writes any more; and in the watermark, by which a stale answer shows at once.
+// register is one key, with everything that is known of it. Each of its methods is a single
+// operation, which is recorded in three places: in the history, which must be linearisable; in the
+// ledger, which is audited when no client writes any more; and in the watermark, which shows a
+// stale answer at once.
 type register struct {
 	run      *driver.Run
 	key      string
@@ -20,7 +21,7 @@ type register struct {
 	workload string
 }
 
-// seen is what one client saw last of a key.
+// seen is the value of a key that one client saw last.
 type seen struct {
 	history.State
 	version kv.Timestamp
@@ -81,8 +82,8 @@ func (r *register) delete(ctx context.Context, ks *driver.Keyspace, client int) 
 	return nil
 }
 
-// swap compares with what was seen last, by version or by value, and puts value in its place, or
-// nothing if it is empty. It returns what is there now, as far as the client knows.
+// swap compares the key with last, by version or by value, and replaces it by value, or deletes it
+// if value is empty. It returns the value of the key afterwards, as far as the client knows.
 func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, last seen,
 	byVersion bool, value string) seen {
 	floor := r.newest.known()
@@ -126,8 +127,8 @@ func (r *register) swap(ctx context.Context, ks *driver.Keyspace, client int, la
 	}
 }
 
-// close reads the last value, which belongs to the history, and audits the versions. It is called
-// when no client is in an operation.
+// close reads the last value as a part of the history, and audits the versions. It is called when
+// no client is in an operation.
 func (r *register) close(ctx context.Context, ks *driver.Keyspace) error {
 	if _, err := r.get(ctx, ks, -1); err != nil {
 		return err

@@ -12,22 +12,21 @@ import (
 )
 
 // Registers reads, writes, deletes and compares-and-swaps a few keys. The history of each key must
-// be linearisable, no write may be lost or done twice, also where another has overwritten it
+// be linearisable. No write may be lost or done twice, also if a later write has overwritten it
 // (ledger). The keys change every few seconds, so that no history becomes too long to check.
 //
-// With a single key and short pauses nearly every retry has another client's write between itself
-// and the first attempt.
+// With a single key and short pauses, nearly every retry comes after another client's write.
 type Registers struct {
-	// Keyspace is created with so many hash Partitions.
+	// Keyspace is created with Partitions hash partitions.
 	Keyspace   string
 	Partitions int
-	// Keys is how many there are at a time; Age how long they are used.
+	// Keys is the number of keys in use at a time. Age is how long keys are used.
 	Keys int
 	Age  time.Duration
 	// Pause is the longest rest between two operations of a client.
 	Pause time.Duration
-	// Parallel is the number of clients that do everything, Readers that of those that only read: a
-	// client whose write hangs at a leader that was cut off reads nothing meanwhile.
+	// Parallel is the number of clients that do everything. Readers is the number of clients that
+	// only read: a client whose write waits for a leader that was cut off reads nothing meanwhile.
 	Parallel, Readers int
 
 	windows driver.Windows[[]*register]
@@ -79,7 +78,7 @@ func (r *Registers) Drive(ctx context.Context, run *driver.Run, number int, clie
 	}
 }
 
-// operate does one operation and returns what the client now believes to be there.
+// operate does one operation, and returns what the client now believes to be the value.
 func (r *Registers) operate(ctx context.Context, ks *driver.Keyspace, key *register, number int,
 	last seen, value string,
 	random *rand.Rand) seen {

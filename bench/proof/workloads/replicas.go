@@ -13,33 +13,34 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Replicas writes keys, a client for each few of them, and reads them at whichever replica answers.
-// What is read is never older than the read says, nor than it was asked to be; a client that asks
-// for its own writes sees them, and never goes back; and the same moment, read again at another
-// replica, is the same.
+// Replicas writes keys, and reads them at any replica. Each writer has its own keys. A read is
+// never older than its answer says, nor older than the reader allowed. A client that asks for its
+// own writes sees them, and its reads never go back in time. A read at the same timestamp at
+// another replica gives the same answer.
 type Replicas struct {
 	Keyspace string
 	Layout   kv.KeyspaceOption
-	// Writers have Keys each. Readers read at replicas.
+	// Writers is the number of clients that write, with Keys keys each. Readers is the number of
+	// clients that read at replicas.
 	Writers, Keys, Readers int
 	Pause, ReadPause       time.Duration
 
 	mu struct {
 		sync.Mutex
-		// puts are those of each key that were acknowledged, in their order.
+		// puts has the acknowledged puts of each key, in order.
 		puts map[string][]putAt
-		// moments were read, and are read again.
+		// moments has past reads, which are repeated.
 		moments []momentRead
 	}
 }
 
-// putAt is a put that was acknowledged at a time.
+// putAt is an acknowledged put, and the time of the acknowledgement.
 type putAt struct {
 	version kv.Timestamp
 	acked   time.Time
 }
 
-// momentRead is what was read at a moment: of one key, or of all, then key is empty.
+// momentRead is a read at a timestamp: of one key, or of all keys if key is empty.
 type momentRead struct {
 	key  string
 	at   kv.Timestamp
@@ -47,11 +48,12 @@ type momentRead struct {
 	when time.Time
 }
 
-// mostPuts is how many puts of a key are remembered, and mostMoments how many moments.
+// mostPuts is the number of puts of a key that are remembered, and mostMoments the number of past
+// reads.
 const mostPuts, mostMoments = 400, 64
 
-// replicasLag is how far behind the present what is closed lies; what Nearest reads may be older
-// than kv.NearestStaleness by as much.
+// replicasLag is the distance of the closed timestamp from the present. A read with kv.Nearest may
+// be older than kv.NearestStaleness by as much.
 const replicasLag = time.Second
 
 const nearPrefix = "near/"
@@ -121,8 +123,8 @@ func (r *Replicas) acked(key string, at kv.Timestamp) {
 	r.mu.puts[key] = puts
 }
 
-// least is the newest version of a key that a read has to see at least: it was acknowledged by a
-// time, and lies at or below a moment, if one is given.
+// least returns the newest version of a key that a read must see at least: the newest that was
+// acknowledged before by, and that lies at or below at, unless at is zero.
 func (r *Replicas) least(key string, by time.Time, at kv.Timestamp) (newest kv.Timestamp) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +139,8 @@ func (r *Replicas) least(key string, by time.Time, at kv.Timestamp) (newest kv.T
 	return newest
 }
 
-// fresh are the ways to ask for a replica, and how old an answer may be; 0: as old as it says.
+// fresh draws an option for a read at a replica, and how old the answer may be; 0: as old as the
+// answer says.
 func fresh(random *rand.Rand) (option kv.FreshnessOption, name string, within time.Duration) {
 	switch random.IntN(4) {
 	case 0:
@@ -156,7 +159,7 @@ func (r *Replicas) read(ctx context.Context, run *driver.Run, ks *kv.Keyspace, k
 	option, name, within := fresh(random)
 	var info kv.ReadInfo
 	began := time.Now()
-	before := began // what was acknowledged by then lies in the past of the read
+	before := began // what was acknowledged before this time must be visible
 	pair, err := ks.Get(ctx, []byte(key), option, kv.ReadAt(&info))
 	if err = driver.IgnoreNotFound(err); err != nil {
 		return err
@@ -198,7 +201,7 @@ func (r *Replicas) check(run *driver.Run, key, name string, version kv.Timestamp
 	}
 }
 
-// readOwn reads a key of the client's own.
+// readOwn reads a key that this client writes.
 func (r *Replicas) readOwn(ctx context.Context, run *driver.Run, ks *kv.Keyspace, key string,
 	seen map[string]kv.Timestamp) error {
 	pair, err := ks.Get(ctx, []byte(key), kv.ReadYourWrites())
@@ -231,7 +234,7 @@ func (r *Replicas) scan(ctx context.Context, run *driver.Run, ks *kv.Keyspace,
 	for writer := range r.Writers {
 		for n := range r.Keys {
 			key := r.key(writer, n)
-			// How old it was is said of the beginning of the scan.
+			// The age in the answer refers to the beginning of the scan.
 			of := info
 			of.Age = -1
 			r.check(run, key, "scan, "+name, found[key], began, within, &of)
@@ -241,7 +244,7 @@ func (r *Replicas) scan(ctx context.Context, run *driver.Run, ks *kv.Keyspace,
 	return nil
 }
 
-// remember keeps a moment that was read, in place of another one.
+// remember keeps a past read; if there are mostMoments, in place of another one.
 func (r *Replicas) remember(m momentRead, random *rand.Rand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,7 +256,7 @@ func (r *Replicas) remember(m momentRead, random *rand.Rand) {
 	r.mu.moments[random.IntN(mostMoments)] = m
 }
 
-// again reads a moment again, wherever it is answered.
+// again repeats a past read, at any replica.
 func (r *Replicas) again(ctx context.Context, run *driver.Run, ks *kv.Keyspace,
 	random *rand.Rand) error {
 	r.mu.Lock()
@@ -285,7 +288,7 @@ func (r *Replicas) again(ctx context.Context, run *driver.Run, ks *kv.Keyspace,
 	return nil
 }
 
-// ignoreTooOld takes a moment that is not kept any more for no failure.
+// ignoreTooOld returns nil for the error that a timestamp is older than the kept history.
 func ignoreTooOld(err error) error {
 	if errors.Is(err, kv.ErrTimestampTooOld) {
 		return nil
@@ -293,7 +296,7 @@ func ignoreTooOld(err error) error {
 	return err
 }
 
-// Check implements Workload: in the end every key is what was acknowledged last, at any replica
+// Check implements Workload: at the end every key has its last acknowledged value, at any replica
 // that is fresh enough.
 func (r *Replicas) Check(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	ks := client.Keyspace(r.Keyspace).SDK()

@@ -13,18 +13,20 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Rings checks that reads over several partitions are of one moment. A writer goes round a ring of
-// keys that lie in different partitions and counts each up by one, the next only when the one
-// before is acknowledged. So at any moment the numbers, in the order of the ring, never grow and
-// span at most one. Scans, batches of gets, and the same scan at the same timestamp a while later
-// must all see such a moment, and none before what was known when they began.
+// Rings checks that a read over several partitions reads at one timestamp. A writer goes round a
+// ring of keys in different partitions and increments each key, the next key only when the write
+// before is acknowledged. So at any timestamp the numbers, in the order of the ring, never
+// increase, and differ by at most one. Scans, batches of gets, and a later repetition of a scan at
+// the same timestamp must all see such numbers. No read may see less than what was known when it
+// began.
 type Rings struct {
-	// Writers is how many rings there are, each with its one writer; Readers read all of them. Size
-	// is the keys of a ring.
+	// Writers is the number of rings, each with one writer. Readers is the number of clients that
+	// read all rings. Size is the number of keys of a ring.
 	Writers, Readers, Size int
-	// Pause is the longest rest of a writer between two writes, ReadPause that of a reader.
+	// Pause is the longest rest of a writer between two writes, and ReadPause the longest rest of a
+	// reader.
 	Pause, ReadPause time.Duration
-	// Keyspace is created.
+	// Keyspace is the name of the keyspace, which Setup creates.
 	Keyspace string
 
 	known [][]history.Monotonic
@@ -42,7 +44,7 @@ func (r *Rings) Setup(ctx context.Context, run *driver.Run) error {
 	for i := range r.known {
 		r.known[i] = make([]history.Monotonic, r.Size)
 	}
-	// so that a node leads several, which it reads together
+	// Nine partitions, so that a node leads several of them, and reads them together.
 	return run.CreateKeyspace(ctx, r.Keyspace, kv.Hash(9))
 }
 
@@ -66,7 +68,7 @@ func (r *Rings) Drive(ctx context.Context, run *driver.Run, number int, client *
 	}
 }
 
-// set counts a key up to n, however long it takes; a late duplicate of the swap finds another
+// set increments a key to n, however long that takes. A late duplicate of the swap finds another
 // value, and does nothing.
 func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, ring, i int,
 	n uint64, random *rand.Rand) bool {
@@ -95,7 +97,7 @@ func (r *Rings) set(ctx context.Context, run *driver.Run, ks *driver.Keyspace, r
 	return false
 }
 
-// read reads a ring in one of the ways there are.
+// read reads a ring in one of several ways.
 func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, random *rand.Rand) {
 	ring := random.IntN(r.Writers)
@@ -118,7 +120,7 @@ func (r *Rings) read(ctx context.Context, run *driver.Run, client *driver.Client
 		if at.IsZero() {
 			return
 		}
-		clear(floors) // what others have been told may be later
+		clear(floors) // other clients may know of writes above this timestamp
 		if numbers, err = r.scan(attempt, scanAt(ks, at), ring, random); err != nil {
 			break
 		}

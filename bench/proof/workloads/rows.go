@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// CheckRows says what is wrong with all rows of a standard workload's keyspace as they were at one
-// moment, of which nothing else is known; nil also for a keyspace of which nothing can be said. Of
-// banks and backups the total is known.
+// CheckRows checks all rows of a standard workload's keyspace as they were at one timestamp,
+// without other knowledge. It returns nil for a keyspace with no rule for such rows. For banks and
+// backups it checks the total.
 func CheckRows(keyspace string, rows []kv.Pair) error {
 	want, number := 0, func(kv.Pair) (int, error) { return 0, nil }
 	switch {

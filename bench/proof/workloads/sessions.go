@@ -12,24 +12,24 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Sessions checks what a client may rely on across partitions: each of its writes has a higher
-// version than all it has seen before, on whatever node and by whatever clock; it finds its own
-// writes, also as of its own timestamp; and a client that was handed another one's timestamp
-// (Observe) has seen what that one had seen.
+// Sessions checks what a client may rely on across partitions. Each of its writes has a higher
+// version than all versions that it has seen before, on whatever node and by whatever clock. A
+// client finds its own writes, also at its own timestamp. A client that was handed another client's
+// timestamp (Observe) sees what the other client had seen.
 type Sessions struct {
-	// Parallel is the number of clients, each with so many Keys of its own in so many hash
-	// Partitions.
+	// Parallel is the number of clients. Each client has Keys keys, in a keyspace with Partitions
+	// hash partitions.
 	Parallel, Keys, Partitions int
 	Pause                      time.Duration
 
 	mu struct {
 		sync.Mutex
-		// messages are the last of each client.
+		// messages has the last message of each client.
 		messages []message
 	}
 }
 
-// message is what a client tells others: it has seen at, and has written this version of this key.
+// message is what a client tells others: its timestamp, and a key and version that it has written.
 type message struct {
 	at      kv.Timestamp
 	key     []byte
@@ -78,8 +78,8 @@ func (s *Sessions) Drive(ctx context.Context, run *driver.Run, number int, clien
 	}
 }
 
-// write writes a key and checks that the write comes after all that the client has seen; and finds
-// it again.
+// write writes a key, checks that the version is higher than everything that the client has seen,
+// and reads the key back.
 func (s *Sessions) write(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, key []byte,
 	value string) (kv.Timestamp, error) {
@@ -100,8 +100,8 @@ func (s *Sessions) write(ctx context.Context, run *driver.Run, client *driver.Cl
 	return version, s.finds(ctx, run, ks, key, version, after)
 }
 
-// finds checks that a key, whose versions only grow, has this version or a newer one: now, and as
-// of a moment at which it was known to be there.
+// finds checks that a key has this version or a newer one: now, and at a timestamp at which the
+// version was known to be there.
 func (s *Sessions) finds(ctx context.Context, run *driver.Run, ks *driver.Keyspace, key []byte,
 	version, at kv.Timestamp) error {
 	now, err := ks.Get(ctx, key)
@@ -122,7 +122,7 @@ func (s *Sessions) finds(ctx context.Context, run *driver.Run, ks *driver.Keyspa
 	return nil
 }
 
-// message is that of some client; false if it has none yet.
+// message returns the message of some client; false if that client has none yet.
 func (s *Sessions) message(random *rand.Rand) (message, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *Sessions) message(random *rand.Rand) (message, bool) {
 	return m, m.key != nil
 }
 
-// receive gets another's message and writes.
+// receive takes another client's message, and writes.
 func (s *Sessions) receive(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, key []byte, value string,
 	random *rand.Rand) error {
@@ -148,7 +148,7 @@ func (s *Sessions) receive(ctx context.Context, run *driver.Run, client *driver.
 	return s.finds(ctx, run, ks, m.key, m.version, m.at)
 }
 
-// read reads what many have written, at one moment.
+// read reads keys of many clients at one timestamp.
 func (s *Sessions) read(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, random *rand.Rand) error {
 	var keys [][]byte

@@ -15,30 +15,33 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Sets adds elements, one key each, and takes them away, while others scan: forward and backward,
-// all or a part, with pages from one row up, values from nothing to Large bytes. Every element
-// whose addition was acknowledged before a scan began, and whose removal had not begun when it
-// ended, is in it once; none that was removed before; all in order, each with its own value. Many
-// keys are neighbours with nothing in between ("k" and "k\x00"), so that a page boundary which is
-// off by the smallest step shows. A second scan of the same moment, in the other direction with
-// other pages, gives the same rows, and Count their number.
+// Sets adds elements, one key each, and removes them, while other clients scan: forward and
+// backward, everything or a part, with pages of one row and more, and with values from 0 to Large
+// bytes. A scan must return once each element whose addition was acknowledged before the scan began
+// and whose removal had not begun when the scan ended. It must not return an element that was
+// removed before. Rows come in order, each with its own value. Many keys are direct neighbours ("k"
+// and "k\x00"), so that a page boundary which is off by the smallest step shows. A second scan at
+// the same timestamp, in the other direction with other pages, returns the same rows, and Count
+// returns their number.
 //
-// Sets change every Age; an old one is deleted by range, and that tells how many it deleted.
+// Sets change every Age. An old set is deleted by a range deletion, whose answer must have the
+// number of deleted elements.
 type Sets struct {
-	// Keyspace is created, in hash Partitions, or split into three ranges if they are 0.
+	// Keyspace is created with hash Partitions, or split into three ranges if Partitions is 0.
 	Keyspace   string
 	Partitions int
-	// Adders is the number of clients that add and remove, Scanners that of those that scan.
+	// Adders is the number of clients that add and remove. Scanners is the number of clients that
+	// scan.
 	Adders, Scanners int
 	Age              time.Duration
 	Pause, ScanPause time.Duration
-	// Large is the largest size of a value, in bytes; most are small.
+	// Large is the largest size of a value, in bytes. Most values are small.
 	Large int
 
 	windows driver.Windows[*set]
 }
 
-// set is what is known of the elements of a window.
+// set is what all clients together know of the elements of a window.
 type set struct {
 	number int64
 	mu     struct {
@@ -49,7 +52,7 @@ type set struct {
 	}
 }
 
-// membership is how far an element has got. It only grows.
+// membership is the state of an element. It only increases.
 type membership uint8
 
 const (
@@ -81,11 +84,11 @@ func (s *Sets) Setup(ctx context.Context, run *driver.Run) error {
 	return run.CreateKeyspace(ctx, s.Keyspace, partitioning)
 }
 
-// prefix is what all keys of a set in one of 16 places begin with; the places come first, so that a
-// set lies in all partitions.
+// prefix is the common prefix of the set's keys in one of 16 places. The place comes first, so that
+// a set lies in all partitions.
 func (x *set) prefix(place uint32) string { return fmt.Sprintf("set%x/%08d/", place, x.number) }
 
-// value is what an element's key holds: the key, and filling that only this key has.
+// value is the value of an element: its key, and a filling that only this key has.
 func (s *Sets) value(key string) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(key))
@@ -121,7 +124,7 @@ func (s *Sets) Drive(ctx context.Context, run *driver.Run, number int, client *d
 		default:
 			name := fmt.Sprintf("%d.%d", number, n)
 			if n%2 == 1 && random.IntN(2) == 0 {
-				name = fmt.Sprintf("%d.%d\x00", number, n-1) // next to the one before
+				name = fmt.Sprintf("%d.%d\x00", number, n-1) // the direct neighbour of the last element
 			}
 			run.Count("addition", s.add(attempt, ks, w.State, name))
 		}
@@ -130,7 +133,7 @@ func (s *Sets) Drive(ctx context.Context, run *driver.Run, number int, client *d
 	}
 }
 
-// reach sets how far an element has got.
+// reach raises the state of an element to m.
 func (x *set) reach(key string, m membership) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

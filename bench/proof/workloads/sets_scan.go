@@ -37,7 +37,8 @@ func (p span) options() []kv.SpanOption {
 	return options
 }
 
-// drawSpan draws all, the keys from one place to another, or those from one element to another.
+// drawSpan draws the whole keyspace, a span from one place to another, or a span from one element
+// to another.
 func drawSpan(random *rand.Rand, sets []*set) span {
 	place := func() string { return fmt.Sprintf("set%x", random.IntN(16)) }
 	if random.IntN(2) == 0 && len(sets) > 0 {
@@ -57,7 +58,7 @@ func drawSpan(random *rand.Rand, sets []*set) span {
 	return span{}
 }
 
-// sure are the elements that are there for certain: added, and no removal has begun.
+// sure returns the elements that are certainly there: added, and no removal has begun.
 func (x *set) sure() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -67,7 +68,8 @@ func (x *set) sure() []string {
 	return slices.Clone(x.mu.kept)
 }
 
-// standing is what a scan that begins now must find, and what it must not find any more.
+// standing has, for a scan that begins now, the elements that it must find and the elements that it
+// must not find.
 type standing struct {
 	sure []string
 	gone map[string]bool
@@ -85,7 +87,7 @@ func (x *set) standing() standing {
 	return now
 }
 
-// scan scans the sets in one of the ways there are, and checks what came.
+// scan scans the sets in one of several ways, and checks the rows.
 func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client,
 	ks *driver.Keyspace, random *rand.Rand) error {
 	part, reverse := drawSpan(random, s.windows.List()), random.IntN(2) == 0
@@ -104,7 +106,7 @@ func (s *Sets) scan(ctx context.Context, run *driver.Run, client *driver.Client,
 	return nil
 }
 
-// rows reads a part and checks what can be said of rows alone.
+// rows reads a span, and checks everything that needs no other knowledge than the rows.
 func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part span, reverse bool,
 	random *rand.Rand) ([]kv.Pair, error) {
 	var more []kv.ScanOption
@@ -144,7 +146,7 @@ func (s *Sets) rows(ctx context.Context, run *driver.Run, scan scanning, part sp
 	return rows, nil
 }
 
-// check compares rows with what is known, and was known before the scan began.
+// check compares rows with what is known now, and with what was known before the scan began.
 func (s *Sets) check(run *driver.Run, part span, rows []kv.Pair, before map[*set]standing) {
 	there := make(map[string]bool, len(rows))
 	for _, row := range rows {
@@ -176,12 +178,12 @@ func (s *Sets) check(run *driver.Run, part span, rows []kv.Pair, before map[*set
 	}
 }
 
-// holds says whether a key is of this set.
+// holds says whether a key belongs to this set.
 func (x *set) holds(key string) bool {
 	return strings.HasPrefix(key[min(len("set0"), len(key)):], fmt.Sprintf("/%08d/", x.number))
 }
 
-// compare reads the same part at the same moment twice, in both directions, and counts it.
+// compare reads the same span at the same timestamp twice, in both directions, and counts its rows.
 func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace, part span,
 	reverse bool, at kv.Timestamp, random *rand.Rand) error {
 	first, err := s.rows(ctx, run, scanAt(ks, at), part, reverse, random)
@@ -215,7 +217,7 @@ func (s *Sets) compare(ctx context.Context, run *driver.Run, ks *driver.Keyspace
 func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, x *set) error {
 	random := rand.New(rand.NewPCG(uint64(x.number), 0))
 	x.mu.Lock()
-	again := x.mu.over // an earlier attempt may have deleted some, so their number says nothing
+	again := x.mu.over // an earlier attempt may have deleted some rows; then the number proves nothing
 	x.mu.Unlock()
 	var all []kv.Pair
 	for place := range uint32(16) {
@@ -259,7 +261,7 @@ func (s *Sets) close(ctx context.Context, run *driver.Run, ks *driver.Keyspace, 
 		}
 		x.mu.Lock()
 		for _, row := range rows {
-			// an addition of unknown outcome may come late
+			// an addition of unknown outcome may take effect late
 			if m := x.mu.elements[string(row.Key)]; m != adding {
 				run.Violation("%s: %q was deleted by range, and is there", s.Keyspace, row.Key)
 			}
@@ -278,7 +280,7 @@ func (s *Sets) Check(ctx context.Context, run *driver.Run, client *driver.Client
 	})
 }
 
-// scanning is Scan, or ScanAt of some moment.
+// scanning is Scan, or ScanAt with a timestamp.
 type scanning = func(context.Context, ...kv.ScanOption) iter.Seq2[kv.Pair, error]
 
 func scanAt(ks *driver.Keyspace, at kv.Timestamp) scanning {

@@ -12,18 +12,19 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Snapshots writes one value to all keys of a group in a transaction. A reader of a group, in
-// whatever way, finds one value in all keys; twice in one transaction the same; as of the commit
-// timestamp of an update just that update, and not yet directly below it; as of the moment of an
-// earlier reading the same as then; and never less than was acknowledged before the reading began.
+// Snapshots writes one value to all keys of a group in a transaction. Every read of a group finds
+// one value in all keys, and the same value twice in one transaction. A read at the commit
+// timestamp of an update finds that update, and a read directly below does not find it yet. A
+// repeated read at the timestamp of an earlier read finds the same. No read finds less than what
+// was acknowledged before the read began.
 type Snapshots struct {
 	Groups, Size, Parallel int
 	Pause                  time.Duration
-	// Least is how long an unhurried transaction may take at least.
+	// Least is the shortest deadline of a transaction without hurry.
 	Least time.Duration
 
 	newest []watermark
-	// commits are the timestamps of acknowledged values.
+	// commits has the timestamps of acknowledged values.
 	commits memory
 }
 
@@ -75,7 +76,7 @@ func (s *Snapshots) values(ctx context.Context, tx driver.Tx, group int, scan bo
 	return values, nil
 }
 
-// whole says that all values are the same.
+// whole says whether all values are the same.
 func whole(values []string) bool { return len(slices.Compact(slices.Clone(values))) == 1 }
 
 // Drive implements Transactions.
@@ -117,8 +118,8 @@ func (s *Snapshots) Drive(ctx context.Context, run *driver.Run, number int, db d
 	}
 }
 
-// write writes a group, and looks at what it did. It returns the timestamp of the commit if that
-// was acknowledged, also with an error.
+// write writes a group, and reads it back. If the commit was acknowledged, write returns its
+// timestamp, even together with an error.
 func (s *Snapshots) write(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
 	value string) (kv.Timestamp, error) {
 	floor := s.newest[group].known()
@@ -184,7 +185,7 @@ func (s *Snapshots) look(ctx context.Context, run *driver.Run, db driver.Transac
 	return at, first[0], nil
 }
 
-// again reads a group as of a moment of which it is known what it holds.
+// again reads a group at a timestamp for which the value is known.
 func (s *Snapshots) again(ctx context.Context, run *driver.Run, db driver.Transactor, group int,
 	at kv.Timestamp, value string, scan bool) error {
 	var values []string

@@ -12,26 +12,28 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Spans are transactions that read a whole span, against clients that write new keys into it all
-// the time. Sweepers delete the span and add to a total how many keys there were; tellers count the
-// span and put a key with the number into it. So what the total says and what is left are together
-// what was written, for any reader of both at one moment. And none of these transactions may
-// starve: what was read and changed again and again has to be held at last.
+// Spans runs transactions that read a whole span, while clients write new keys into the span all
+// the time. Sweepers delete the span, and add the number of deleted keys to a total. Tellers count
+// the span, and put a key with the number into it. So for any reader at one timestamp, the total
+// plus the remaining keys equals the number of written keys. No transaction may starve: a
+// transaction that had to run again several times must in the end lock the span that it reads.
 type Spans struct {
-	// Layout are the keyspace's options.
+	// Layout has the options of the keyspace Keyspace.
 	Keyspace string
 	Layout   []kv.KeyspaceOption
-	// Writers put keys, Sweepers delete the span, Tellers count it.
+	// Writers, Sweepers and Tellers are numbers of clients: Writers put keys, Sweepers delete the
+	// span, Tellers count it.
 	Writers, Sweepers, Tellers int
-	// Pause is a writer's longest rest, LongPause that of all others.
+	// Pause is the longest rest of a writer, and LongPause the longest rest of the other clients.
 	Pause, LongPause time.Duration
-	// Dwell is how long a transaction takes at most between what it reads and its commit; it takes
-	// half of it at least.
+	// Dwell is the longest time between a transaction's read and its commit. The shortest is half
+	// of Dwell.
 	Dwell time.Duration
 
 	mu struct {
 		sync.Mutex
-		// begun writes may have taken effect, unless they were refused; acked ones have.
+		// begun is the number of writes that may have taken effect; refused writes do not count.
+		// acked is the number of acknowledged writes.
 		begun, acked uint64
 	}
 }
@@ -40,8 +42,7 @@ const (
 	spanPrefix = "span/"
 	// spanTotal is the key of the total.
 	spanTotal = "total"
-	// spanPatience is how long a transaction over the span may take. Dozens of attempts fit into
-	// it.
+	// spanPatience is the deadline of a transaction over the span. Dozens of attempts fit into it.
 	spanPatience = 10 * time.Second
 )
 
@@ -95,7 +96,7 @@ func (s *Spans) begin() {
 	s.mu.begun++
 }
 
-// end notes how a write has ended: one that was refused has never begun.
+// end notes how a write has ended. A refused write no longer counts as begun.
 func (s *Spans) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ func (*Spans) total(pair kv.Pair, err error) (uint64, error) {
 	return strconv.ParseUint(string(pair.Value), 10, 64)
 }
 
-// look compares the total and what is left with what was written.
+// look compares the total and the remaining keys with the number of writes.
 func (s *Spans) look(ctx context.Context, run *driver.Run, client *driver.Client) error {
 	s.mu.Lock()
 	floor := s.mu.acked

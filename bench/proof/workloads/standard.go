@@ -12,15 +12,15 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// bankAccounts and backupRows are how many rows have money in the usual traffic.
+// bankAccounts and backupRows are the numbers of rows with money in the standard workloads.
 const bankAccounts, backupRows = 6, 40
 
-// Standard is the usual traffic. Every run needs its own.
+// Standard returns the standard workloads. Every run needs its own.
 func Standard() []driver.Workload {
 	return []driver.Workload{
 		&Registers{Keyspace: "registers", Partitions: 3, Keys: 4, Age: 10 * time.Second,
 			Pause: 150 * time.Millisecond, Parallel: 6, Readers: 4},
-		// Of these partitions most sleep.
+		// Most of these partitions sleep.
 		&Registers{Keyspace: "sleepy", Partitions: 4, Keys: 4, Age: 60 * time.Second,
 			Pause: 12 * time.Second, Parallel: 3, Readers: 2},
 		// Between an attempt and its retry there is nearly always another client's write.
@@ -29,7 +29,8 @@ func Standard() []driver.Workload {
 		&Counters{Keys: 8, Pause: 200 * time.Millisecond, Parallel: 4},
 		&Rings{Keyspace: "rings", Writers: 2, Readers: 3, Size: 5, Pause: 100 * time.Millisecond,
 			ReadPause: 400 * time.Millisecond},
-		// Here the clocks of leaders are known by what they served, and not by what they wrote.
+		// The leaders of these partitions are bound by timestamps that they served, rather than by
+		// timestamps that they wrote.
 		&Rings{Keyspace: "slow-rings", Writers: 2, Readers: 3, Size: 4,
 			Pause: 600 * time.Millisecond, ReadPause: 200 * time.Millisecond},
 		&Batches{Groups: 5, Size: 4, Pause: 200 * time.Millisecond, Parallel: 4},
@@ -75,7 +76,7 @@ func feed(name string, layout kv.KeyspaceOption) *Feed {
 		Followers: 2, Pause: 120 * time.Millisecond, Rest: 10 * time.Second}
 }
 
-// forgetting is a feed of a keyspace that keeps hardly anything.
+// forgetting returns a Feed of a keyspace with a short GC window.
 func forgetting(name string, layout kv.KeyspaceOption) *Feed {
 	f := feed(name, layout)
 	f.Layout = append(f.Layout, kv.GCWindow(10*time.Second))
@@ -83,22 +84,21 @@ func forgetting(name string, layout kv.KeyspaceOption) *Feed {
 	return f
 }
 
-// What the names of transactional workloads begin with: strictly those whose transactions ask for
-// commit wait, waiting those in a keyspace whose every write waits, inRanges behind that those in a
-// range keyspace.
+// Prefixes of the names of transactional workloads. strictly: transactions ask for commit wait.
+// waiting: every write to the keyspace waits. inRanges, after the others: a range keyspace.
 const (
 	strictly = "strict-"
 	waiting  = "waiting-"
 	inRanges = "ranged-"
 )
 
-// clockMode is one of the ways to go about clocks that differ: what the database claims in it, and
-// what has to be asked for that.
+// clockMode is a way to use the database while clocks differ: the isolation that the database then
+// claims, and the options for it.
 type clockMode struct {
 	prefix string
 	claim  isolation.Options
-	// layout are the keyspaces' options, transactions those of every update; connect is KV, or does
-	// more.
+	// layout has the options of keyspaces, and transactions the options of every update. connect is
+	// driver.KV or driver.KVPlainly.
 	layout       []kv.KeyspaceOption
 	transactions []kv.TxnOption
 	connect      func(...kv.TxnOption) func(*driver.Client, string) driver.Transactor
@@ -116,9 +116,9 @@ func clockModes() []clockMode {
 	}
 }
 
-// SDKTransactions is StandardTransactions, and Elders, over the SDK: each by its name with read
-// restart over hash partitions, behind "strict-" with commit wait, behind "waiting-" in a keyspace
-// with commit wait, and behind "ranged-" after that over the partitions of a range keyspace.
+// SDKTransactions returns StandardTransactions and Elders over the SDK. A plain name means read
+// restart over hash partitions. The prefix "strict-" means commit wait, "waiting-" a keyspace with
+// commit wait, and "ranged-" after that the partitions of a range keyspace.
 func SDKTransactions() []driver.Workload {
 	var all []driver.Workload
 	for _, m := range clockModes() {
@@ -139,7 +139,7 @@ func SDKTransactions() []driver.Workload {
 	return all
 }
 
-// transactionPartitions is over how many hash partitions the transactions go.
+// transactionPartitions is the number of hash partitions of the keyspaces for transactions.
 const transactionPartitions = 4
 
 func elders(prefix string, layout []kv.KeyspaceOption, options []kv.TxnOption) *Elders {
@@ -148,7 +148,7 @@ func elders(prefix string, layout []kv.KeyspaceOption, options []kv.TxnOption) *
 		Dwell: 300 * time.Millisecond}
 }
 
-// splitInto is the layout of a range keyspace.
+// splitInto returns the layout of a range keyspace that is split at the keys.
 func splitInto(splits []string) kv.KeyspaceOption {
 	var at [][]byte
 	for _, key := range splits {
@@ -157,7 +157,7 @@ func splitInto(splits []string) kv.KeyspaceOption {
 	return kv.Range(at...)
 }
 
-// named is Transactions under another name.
+// named is Transactions with another name.
 type named struct {
 	driver.Transactions
 	name string
@@ -165,8 +165,8 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// Choose is those of Standard, SDKTransactions and coordination.Standard that have the given names.
-// An unknown name is an error.
+// Choose returns the workloads of Standard, SDKTransactions and coordination.Standard that have the
+// given names. An unknown name is an error.
 func Choose(names ...string) ([]driver.Workload, error) {
 	all := slices.Concat(Standard(), SDKTransactions(), coordination.Standard())
 	var chosen []driver.Workload
@@ -181,7 +181,7 @@ func Choose(names ...string) ([]driver.Workload, error) {
 	return chosen, nil
 }
 
-// Names are the workloads' names.
+// Names returns the names of workloads.
 func Names(workloads []driver.Workload) []string {
 	var names []string
 	for _, w := range workloads {
@@ -190,8 +190,8 @@ func Names(workloads []driver.Workload) []string {
 	return names
 }
 
-// StandardTransactions is the usual traffic of transactions, for a database that claims what
-// isolation says.
+// StandardTransactions returns the standard transactional workloads, for a database that claims the
+// given isolation.
 func StandardTransactions(claim isolation.Options) []driver.Transactions {
 	strict, least := claim.Level == isolation.StrictSerialisable, leastOf(claim)
 	return []driver.Transactions{

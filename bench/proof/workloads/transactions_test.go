@@ -43,8 +43,8 @@ var transactionLoads = map[string]func() driver.Transactions{
 	},
 }
 
-// transact runs transactions against a database in virtual time, until done says that what was
-// found is enough.
+// transact runs transactions against a database in virtual time, until done returns true for the
+// violations found.
 func transact(t *testing.T, load driver.Transactions, w weakness, long time.Duration,
 	done func(violations []string) bool) found {
 	t.Helper()
@@ -87,7 +87,8 @@ func TestStrictDatabase(t *testing.T) {
 	}
 }
 
-// TestWeakDatabases: for each weakness, the workloads that must find it, and what they say.
+// TestWeakDatabases checks, for each weakness, that certain workloads find it, and what they
+// report.
 func TestWeakDatabases(t *testing.T) {
 	for name, test := range map[string]struct {
 		weak weakness

@@ -13,8 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// inTurns is a Transactor whose updates all want the same lock. Each gets it in its turn, and keeps
-// it until its commit has waited for the clocks.
+// inTurns is a Transactor whose updates all need the same lock. Each update gets the lock in its
+// turn, and keeps it until its commit has waited for the clocks.
 type inTurns struct {
 	driver.Transactor
 	client *driver.Client
@@ -43,9 +43,8 @@ func (q inTurns) Update(ctx context.Context, f func(driver.Tx) error) (at kv.Tim
 	return at, err
 }
 
-// TestTurnsOfCommitsThatWait: where commits wait for the clocks and all clients want the same lock,
-// a workload gives its transactions the time to wait for each of the others, so that none fails in
-// calm.
+// TestTurnsOfCommitsThatWait: if commits wait for the clocks and all clients need the same lock, a
+// workload gives its transactions enough time to wait for all others, so that none fails in calm.
 func TestTurnsOfCommitsThatWait(t *testing.T) {
 	for _, load := range StandardTransactions(
 		isolation.Options{Level: isolation.StrictSerialisable}) {
@@ -66,7 +65,7 @@ func TestTurnsOfCommitsThatWait(t *testing.T) {
 						load.Drive(ctx, run, i, client, rand.New(rand.NewPCG(uint64(i), 1)))
 					})
 				}
-				time.Sleep(time.Minute) // of the bubble's own time
+				time.Sleep(time.Minute) // virtual time
 				cancel()
 				running.Wait()
 				for _, v := range run.Violations() {

@@ -13,16 +13,17 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Watched keys are counted up by one writer each, and read all the time by many. The writers give
-// up soon and try again, so that they find a new leader at once; of the readers some give up soon,
-// and some wait through an election, so that they read from a new leader first thing. No reader may
-// read less than was known when the reading began: not from a leader that was replaced and does not
-// know, nor from one that leads and has not yet applied all it leads.
+// Watched increments keys by one writer each, while many clients read the keys all the time. The
+// writers have short deadlines and try again, so that they find a new leader at once. Some readers
+// have short deadlines too. Other readers wait through an election, so that they read from a new
+// leader as soon as possible. No read may return less than what was known when the read began:
+// neither a leader that was replaced without its knowledge, nor a leader that has not yet applied
+// all its entries, may answer with less.
 type Watched struct {
-	// Keys is how many keys and writers there are, in as many hash partitions; Readers read all of
-	// them.
+	// Keys is the number of keys, of writers and of hash partitions. Readers is the number of
+	// clients that read all keys.
 	Keys, Readers int
-	// Pause is the longest rest of a writer, ReadPause that of a reader.
+	// Pause is the longest rest of a writer, and ReadPause the longest rest of a reader.
 	Pause, ReadPause time.Duration
 
 	known []history.Monotonic
@@ -65,7 +66,7 @@ func (w *Watched) Drive(ctx context.Context, run *driver.Run, number int, client
 	}
 }
 
-// count counts a key up to n, however long it takes. A late duplicate of the swap finds another
+// count increments a key to n, however long that takes. A late duplicate of the swap finds another
 // value, and does nothing.
 func (w *Watched) count(ctx context.Context, run *driver.Run, ks *driver.Keyspace, i int, n uint64,
 	random *rand.Rand) bool {

@@ -7,9 +7,9 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// watermark is the highest version of one key that a write's acknowledgement or a read's answer has
-// proved to be there. What begins afterwards must find it or a newer one. It is half of
-// linearisability, and costs one timestamp.
+// watermark is the highest version of one key that the acknowledgement of a write or the answer of
+// a read has proved to be there. Operations that begin later must find that version or a newer one.
+// The watermark checks one half of linearisability, at the cost of one timestamp.
 type watermark struct {
 	mu struct {
 		sync.Mutex
@@ -17,7 +17,7 @@ type watermark struct {
 	}
 }
 
-// known is what a call that begins now may rely on.
+// known returns the version that an operation which begins now must find at least.
 func (w *watermark) known() kv.Timestamp {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -32,7 +32,7 @@ func (w *watermark) raise(version kv.Timestamp) {
 	}
 }
 
-// read checks a read that began when floor was known and found this version.
+// read checks the version that a read found. floor was known when the read began.
 func (w *watermark) read(floor, version kv.Timestamp) error {
 	if version.Less(floor) {
 		return fmt.Errorf("stale read: it found version %v, and %v was known before it began",
@@ -42,7 +42,7 @@ func (w *watermark) read(floor, version kv.Timestamp) error {
 	return nil
 }
 
-// wrote checks the version of a write that began when floor was known.
+// wrote checks the version of a write. floor was known when the write began.
 func (w *watermark) wrote(floor, version kv.Timestamp) error {
 	if !floor.Less(version) {
 		return fmt.Errorf("the write has version %v, and %v was there before it began", version,

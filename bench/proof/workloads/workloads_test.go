@@ -15,21 +15,21 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// found is what a workload found in a run.
+// found has the results of a workload's run.
 type found struct {
 	violations []string
 	operations map[string]int
 }
 
-// drive runs a workload against a fake cluster in virtual time, until something is found, and
-// checks the histories outside of it. What makes mistakes makes errors, too: they do not count,
-// because the workload is to find the mistake.
+// drive runs a workload against a fake cluster in virtual time until it finds a violation. It
+// checks the histories outside of the bubble. Mistakes cause errors, too. Errors do not count,
+// because the workload must find the mistake itself.
 func drive(t *testing.T, load driver.Workload, m mistakes, long time.Duration) found {
 	t.Helper()
 	return driveIn(t, load, m, m != mistakes{}, long)
 }
 
-// driveIn is drive in a storm or in calm.
+// driveIn does the same as drive, in a storm or in calm.
 func driveIn(t *testing.T, load driver.Workload, m mistakes, storm bool, long time.Duration) found {
 	t.Helper()
 	var run *driver.Run
@@ -119,7 +119,7 @@ func smallSets(partitions int) driver.Workload {
 		ScanPause: 300 * time.Millisecond, Large: 2000}
 }
 
-// TestSoundCluster: connections break all the time, and no workload complains.
+// TestSoundCluster: connections break all the time, and no workload reports a violation.
 func TestSoundCluster(t *testing.T) {
 	for name, load := range loads {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestSoundCluster(t *testing.T) {
 	}
 }
 
-// TestMistakesAreFound: for each mistake, the workloads that must find it.
+// TestMistakesAreFound checks, for each mistake, that certain workloads find it.
 func TestMistakesAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		mistakes mistakes
@@ -159,8 +159,8 @@ func TestMistakesAreFound(t *testing.T) {
 	} {
 		for _, by := range strings.Split(test.by, ", ") {
 			t.Run(fmt.Sprintf("%s by %s", name, by), func(t *testing.T) {
-				// Chance decides which requests the mistake befalls, and whether that does harm:
-				// most are found in the first half minute.
+				// Chance decides which requests the mistake affects, and whether that does harm.
+				// Most mistakes are found in the first half minute.
 				const patience = 8
 				for n := 1; ; n++ {
 					f := drive(t, loads[by](), test.mistakes, 30*time.Second)

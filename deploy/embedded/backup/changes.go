@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// logPieceBytes is how many bytes of records a piece of a log has about: a restore reads those
-	// that overlap what it restores.
+	// logPieceBytes is the approximate size of a log's piece in bytes of records. A restore reads the
+	// pieces that overlap its span.
 	logPieceBytes = 2 << 20
-	// piecesInAnswer is how many pieces an answer describes.
+	// piecesInAnswer is the number of pieces that an answer describes.
 	piecesInAnswer = 100
 	// maxChangesSpans bounds the spans of a request.
 	maxChangesSpans = 10_000
@@ -75,7 +75,7 @@ func (w *Worker) WriteChanges(r *backuppb.WriteChangesRequest,
 			if time.Since(told) < tellEvery {
 				return
 			}
-			// A caller that is gone ends the context, which the worker sees.
+			// If the caller is gone, the context ends, and the worker sees that.
 			_ = stream.Send(&backuppb.WriteChangesAnswer{Records: records, Bytes: size})
 			told, records, size = time.Now(), 0, 0
 		}})
@@ -98,7 +98,7 @@ func (w *Worker) WriteChanges(r *backuppb.WriteChangesRequest,
 	return stream.Send(&backuppb.WriteChangesAnswer{Records: records, Bytes: size, Over: true})
 }
 
-// changesOf reads a request.
+// changesOf decodes a request.
 func changesOf(r *backuppb.WriteChangesRequest) (export.Changes, archive.Recipients, error) {
 	recipients, err := archive.ParseRecipients(r.GetRecipients()...)
 	after, at := wire.FromClusterTimestamp(r.GetAfter()), wire.FromClusterTimestamp(r.GetAt())
@@ -115,7 +115,7 @@ func changesOf(r *backuppb.WriteChangesRequest) (export.Changes, archive.Recipie
 	if err != nil {
 		return changes, nil, err
 	}
-	// Those of one time follow each other: they share pieces.
+	// Spans with the same time follow each other, because they share pieces.
 	for _, whole := range []bool{true, false} {
 		for _, s := range r.Spans {
 			q := export.NamedQuery{Name: s.GetKeyspaceName(), Query: export.Query{

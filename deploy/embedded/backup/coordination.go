@@ -13,36 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/job"
 )
 
-// partOfSnapshot is how much of the coordination store is handed over at once.
+// partOfSnapshot is the size of the parts in which the coordination store is passed on.
 const partOfSnapshot = 1 << 20
-
-// export is what this member has of the coordination store, once it has applied all that was
-// acknowledged before. The caller closes it.
-func (m *Member) export(ctx context.Context) (*store.Export, error) {
-	if m.None {
-		return nil, job.ErrNone
-	}
-	s := m.Coordination()
-	if s == nil {
-		return nil, errClosed
-	}
-	if err := s.Confirm(ctx); err != nil {
-		return nil, err
-	}
-	return s.Export()
-}
-
-// state is what a backup has of the coordination store (MakerConfig.Coordination).
-func (m *Member) state(ctx context.Context) (job.Coordination, error) {
-	e, err := m.export(ctx)
-	if errors.Is(err, job.ErrNone) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &coordinationState{export: e, directory: m.Directory}, nil
-}
 
 // coordinationState is a state of the coordination store, in the format of etcd's snapshots. It
 // implements job.Coordination.
@@ -77,22 +49,7 @@ func (c *coordinationState) Changes(ctx context.Context, since int64,
 	return hex.EncodeToString(set.State[:]), err
 }
 
-// errClosed: the store opens soon.
-var errClosed = errors.New("the coordination store is not open yet")
-
-// coordinationStore is the store for restores (MakerConfig.CoordinationStore).
-func (m *Member) coordinationStore() (CoordinationStore, error) {
-	if m.None {
-		return CoordinationStore{}, fmt.Errorf("%w: %w", errRestore, job.ErrNone)
-	}
-	here := CoordinationStore{Store: m.Coordination(), Services: m.Services()}
-	if here.Store == nil || here.Services == nil {
-		return CoordinationStore{}, errClosed
-	}
-	return here, nil
-}
-
-// readParts hands over a file.
+// readParts passes a file on in parts.
 func readParts(path string, part func([]byte) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -103,7 +60,7 @@ func readParts(path string, part func([]byte) error) error {
 	return err
 }
 
-// partWriter is a writer that hands each write over as a part.
+// partWriter is a writer that passes each write on as a part.
 type partWriter func([]byte) error
 
 // Write implements io.Writer.

@@ -2,7 +2,8 @@ package backup
 
 import (
 	"context"
-	"strings"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,43 +13,10 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/catalog"
 	"github.com/tidemarkdb/tidemark/range/backup/load"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/spread"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
-	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
-
-// keepPoint is for how long the manifests of a moment that was restored last are kept for other
-// units.
-const keepPoint = time.Minute
-
-// recentPoint has the manifests of the moment that was restored last. Its lock is a leaf.
-type recentPoint struct {
-	mu    sync.Mutex
-	of    string
-	point *manifest.Point
-	until time.Time
-}
-
-// get reads what the restore of a unit needs.
-func (c *recentPoint) get(ctx context.Context, from *catalog.Catalog,
-	r *backuppb.LoadRequest) (*manifest.Point, error) {
-	at := wire.FromClusterTimestamp(r.GetAt())
-	of := strings.Join([]string{r.GetTarget(), r.GetBackup(), r.GetLog(), at.String()}, " ")
-	c.mu.Lock()
-	if c.of == of && time.Now().Before(c.until) {
-		defer c.mu.Unlock()
-		return c.point, nil
-	}
-	c.mu.Unlock()
-	point, err := from.Point(ctx, r.GetBackup(), r.GetLog(), at)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.of, c.point, c.until = of, point, time.Now().Add(keepPoint)
-	return point, nil
-}
 
 // Load implements backuppb.WorkerServer.
 func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer) error {
@@ -111,7 +79,7 @@ func (w *Worker) Load(r *backuppb.LoadRequest, stream backuppb.Worker_LoadServer
 	return t.over()
 }
 
-// loadTeller tells the caller of a Load how far it is.
+// loadTeller reports the progress of a Load to its caller.
 type loadTeller struct {
 	mu     sync.Mutex
 	stream backuppb.Worker_LoadServer
@@ -119,7 +87,7 @@ type loadTeller struct {
 	told   time.Time
 }
 
-// tell adds a block, and tells of it if it is time.
+// tell adds a block, and reports progress if a report is due.
 func (t *loadTeller) tell(one load.Loaded) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,10 +98,10 @@ func (t *loadTeller) tell(one load.Loaded) {
 		return
 	}
 	t.told = time.Now()
-	_ = t.stream.Send(t.answer(false)) // a caller that is gone ends the context, which Load sees
+	_ = t.stream.Send(t.answer(false)) // if the caller is gone, the context ends
 }
 
-// answer has the counts since the answer before.
+// answer returns the counts since the last answer.
 func (t *loadTeller) answer(over bool) *backuppb.LoadAnswer {
 	a := &backuppb.LoadAnswer{Written: t.sum.Written, Present: t.sum.Present, Bytes: t.sum.Bytes,
 		Over: over}
@@ -141,9 +109,98 @@ func (t *loadTeller) answer(over bool) *backuppb.LoadAnswer {
 	return a
 }
 
-// over tells of the rest.
+// over reports the remaining counts.
 func (t *loadTeller) over() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stream.Send(t.answer(true))
+}
+
+// saveEvery is the interval at which the record of loaded units is stored.
+const saveEvery = 5 * time.Second
+
+// load has the data nodes load all units that are not loaded.
+func (r *restore) load(ctx context.Context) error {
+	m := r.point
+	var units []int
+	r.mu.Lock()
+	if want := (len(m.Units) + 7) / 8; len(r.loaded) != want {
+		r.loaded = make([]byte, want)
+	}
+	for n := range m.Units {
+		if r.chosen[m.Units[n].Keyspace] == nil {
+			continue
+		}
+		r.told.Units++
+		if r.loaded[n/8]&(1<<(n%8)) != 0 {
+			r.told.UnitsDone++
+			continue
+		}
+		units = append(units, n)
+	}
+	r.savedAt = time.Now()
+	r.mu.Unlock()
+	err := spread.Run(ctx, spread.Config{Nodes: r.Nodes, Do: r.loadUnit, Final: r.final,
+		Done: func(n int) error {
+			r.mu.Lock()
+			r.told.UnitsDone++
+			r.loaded[n/8] |= 1 << (n % 8)
+			due := time.Since(r.savedAt) >= saveEvery
+			if due {
+				r.savedAt = time.Now()
+			}
+			loaded := slices.Clone(r.loaded)
+			r.mu.Unlock()
+			r.tell("")
+			if due {
+				return r.save(ctx, loaded)
+			}
+			return nil
+		},
+		Failed: func(node keys.NodeID, _ int, err error) {
+			r.mu.Lock()
+			r.told.Failures++
+			r.told.LastFailure = fmt.Sprintf("node %d: %v", node, err)
+			r.mu.Unlock()
+			r.tell("")
+		}}, units)
+	if err != nil {
+		return err
+	}
+	return r.save(ctx, r.loaded)
+}
+
+// final reports whether an error makes another node useless.
+func (r *restore) final(err error) bool { return !r.Passing(err) }
+
+// loadUnit has a node load a unit.
+func (r *restore) loadUnit(ctx context.Context, node keys.NodeID, n int) error {
+	worker, err := r.worker(node)
+	if err != nil {
+		return err
+	}
+	id := r.point.Units[n].Keyspace
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := worker.Load(ctx, &backuppb.LoadRequest{Cluster: r.config.Cluster(),
+		Node: uint64(node), Target: r.backup.Target, Backup: r.backup.Restore.Backup,
+		Unit: uint32(n), Identities: r.backup.Restore.Identities, Keyspace: r.ids[id],
+		KeyspaceName: r.names[id], At: r.backup.Restore.At, Log: r.backup.Restore.Log})
+	if err != nil {
+		return err
+	}
+	for {
+		answer, err := stream.Recv()
+		if err != nil {
+			return ofNode(err)
+		}
+		r.mu.Lock()
+		r.told.Records += answer.GetWritten() + answer.GetPresent()
+		r.told.Bytes += answer.GetBytes()
+		r.mu.Unlock()
+		r.tell("")
+		if answer.GetOver() {
+			return nil
+		}
+	}
 }

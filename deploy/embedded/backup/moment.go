@@ -15,22 +15,23 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 )
 
-// timePatience is how long a node may take to say its time before another one is asked.
+// timePatience is the time that a node has to return its time before another node is asked.
 const timePatience = 2 * time.Second
 
-// Moment implements job.Cluster. The coordination store's state is fixed first: what was written
-// before something in it was acknowledged by then. What is acknowledged has a timestamp of at most
-// twice MaxAhead above the clock of any data node (the first writes under a new leader are that far
-// ahead: see the invariants of package hlc), so one node is asked for its time then. The clock of
-// this member will not do: that of a server without a data node is compared with no other one.
+// Moment implements job.Cluster. It fixes the coordination store's state first. If something in
+// that state depends on a write to a keyspace, the write was acknowledged before. The timestamp of
+// an acknowledged write is at most twice MaxAhead above the clock of any data node. (The first
+// writes under a new leader are that far ahead: see the invariants of package hlc.) So one node is
+// then asked for its time. The clock of this member is not suitable, because the clock of a server
+// without a data node is not compared with other clocks.
 //
-// Replicas refuse to read at a moment that their clocks have not reached, so this waits until all
-// have.
+// Replicas refuse reads at a moment that their clocks have not reached. So Moment waits until all
+// clocks have reached it.
 func (c *cluster) Moment(ctx context.Context) (hlc.Timestamp, job.Coordination, error) {
 	return c.moment(ctx, c.timeOfNode)
 }
 
-// moment is Moment with a way to find out the time, in nanoseconds since 1970.
+// moment does the work of Moment. now returns the time in nanoseconds since 1970.
 func (c *cluster) moment(ctx context.Context, now func(context.Context) (int64, error)) (
 	hlc.Timestamp, job.Coordination, error) {
 	state, err := c.config.Coordination(ctx)
@@ -51,10 +52,10 @@ func (c *cluster) moment(ctx context.Context, now func(context.Context) (int64, 
 	return hlc.Timestamp{Wall: wall + int64(ahead)}, state, nil
 }
 
-// errNoTime: no data node has said its time.
+// errNoTime: no data node has returned its time.
 var errNoTime = errors.New("no data node tells the time")
 
-// timeOfNode is the time that the clock of some data node shows, which trusts it.
+// timeOfNode returns the clock of a data node that trusts its clock.
 func (c *cluster) timeOfNode(ctx context.Context) (int64, error) {
 	nodes, err := c.Nodes(ctx)
 	if err != nil {

@@ -8,24 +8,20 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tidemarkdb/tidemark/hlc"
-	"github.com/tidemarkdb/tidemark/placement/etcdapi"
-	"github.com/tidemarkdb/tidemark/placement/server"
-	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/route"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// PartConfig is what a Part is made of. All fields but OpenTarget must be set.
+// PartConfig configures a Part. All fields but OpenTarget must be set.
 type PartConfig struct {
-	// WorkerConfig has what both the Worker and the Maker need. Sender and Open are set by NewPart.
+	// WorkerConfig is used by both the Worker and the Maker. NewPart sets Sender and Open.
 	WorkerConfig
-	// OpenSender makes the way to the replicas, which the Part closes.
+	// OpenSender makes the Sender to the replicas. The Part closes it.
 	OpenSender func() (*route.Sender, error)
-	// OpenTarget opens a target; nil: by its URL.
+	// OpenTarget opens a target. If it is nil, the target is opened by its URL.
 	OpenTarget func(ctx context.Context, url string) (target.Target, error)
 	Clock      *hlc.Clock
-	// Conn gives connections to other servers that their owner keeps.
+	// Conn returns connections to other servers. The Part does not close them.
 	Conn    func(address string) (*grpc.ClientConn, error)
 	Version string
 }
@@ -35,8 +31,8 @@ type Part struct {
 	config PartConfig
 	Worker *Worker
 
-	// mu guards the way to the replicas, which is opened with the first unit. The sender is opened and
-	// closed under it.
+	// mu guards the Sender. The Sender is opened for the first unit. It is opened and closed with the
+	// lock held.
 	mu     sync.Mutex
 	sender *route.Sender
 	closed bool
@@ -50,7 +46,7 @@ func NewPart(config PartConfig) *Part {
 	return p
 }
 
-// replicas is the way to the replicas.
+// replicas returns the Sender to the replicas.
 func (p *Part) replicas() (*route.Sender, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +63,7 @@ func (p *Part) replicas() (*route.Sender, error) {
 	return p.sender, nil
 }
 
-// Close ends what reads. Units under way fail.
+// Close closes the Sender. Units that are being written fail.
 func (p *Part) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,21 +84,7 @@ func (p *Part) open(ctx context.Context, url string) (target.Target, error) {
 	}})
 }
 
-// Member is this server's member of the core, as a Maker needs it.
-type Member struct {
-	// Server is asked at every call: it is nil while the server is no member.
-	Server func() *server.Server
-	// Coordination is the member's part of the coordination store, nil while it is not open. None:
-	// the cluster has none.
-	Coordination func() *store.Store
-	None         bool
-	// Services are those of the coordination store, nil while it is not open.
-	Services func() *etcdapi.Services
-	// Directory is where the copy of the coordination store is written first; empty: a temporary one.
-	Directory string
-}
-
-// Maker makes backups while the member leads the core.
+// Maker returns a Maker, which makes backups while the member leads the core.
 func (p *Part) Maker(m Member) *Maker {
 	return NewMaker(MakerConfig{
 		Core:         func() Core { return leader{m.Server()} },
@@ -113,36 +95,4 @@ func (p *Part) Maker(m Member) *Maker {
 			return cluster
 		},
 		Version: p.config.Version, Open: p.open, Random: p.config.Random, Logger: p.config.Logger})
-}
-
-// leader is what a Maker asks of the core's leader, on its own server.
-type leader struct{ *server.Server }
-
-// SetConsumer implements Core.
-func (l leader) SetConsumer(ctx context.Context,
-	r *clusterpb.SetConsumerRequest) (*clusterpb.SetConsumerResponse, error) {
-	return l.Consumers().Set(ctx, r)
-}
-
-// DeleteConsumer implements Core.
-func (l leader) DeleteConsumer(ctx context.Context,
-	r *clusterpb.DeleteConsumerRequest) (*clusterpb.DeleteConsumerResponse, error) {
-	return l.Consumers().Delete(ctx, r)
-}
-
-// CreateKeyspace implements Core.
-func (l leader) CreateKeyspace(ctx context.Context,
-	r *clusterpb.CreateKeyspaceRequest) (*clusterpb.CreateKeyspaceResponse, error) {
-	return l.Keyspaces().Create(ctx, r)
-}
-
-// DropKeyspace implements Core.
-func (l leader) DropKeyspace(ctx context.Context,
-	r *clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error) {
-	return l.Keyspaces().Drop(ctx, r)
-}
-
-// Publish implements Core.
-func (l leader) Publish(ctx context.Context, names map[string]string) error {
-	return l.Keyspaces().Publish(ctx, names)
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/tidemarkdb/tidemark/placement/etcdapi"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/etcdfile"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -24,30 +23,25 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// CoordinationStore is a member's part of the coordination store, as a restore fills it.
-type CoordinationStore struct {
-	Store    *store.Store
-	Services *etcdapi.Services
-}
-
-// A restore brings the coordination store in by an import (package imports), the id of which is
-// made of the restore's. So a new leader finds out from the store how far it is: not begun, at some
-// step, or done. Clients are not answered while the import is under way, and see all of it at its
-// end.
+// A restore fills the coordination store by an import (package imports). The id of the import is
+// derived from the restore's id. So a new leader learns from the store whether the import is not
+// begun, at some step, or done. While the import is under way, clients get no answers. At its end
+// they see all of the imported data.
 //
-// The steps are made in the order in which a restore can be given up best: it is looked whether the
-// store is empty before anything is made; then keyspaces are filled; then users and roles come,
-// with their rights for keyspaces, under the ids that these have here; then keys and leases, and
-// with the last of them authentication is enabled if it was; then keyspaces get their names.
+// The order of the steps makes it cheap to abandon a restore. First it is checked that the store is
+// empty, before anything is created. Then keyspaces are filled. Then users and roles are imported,
+// with their rights for keyspaces, with the keyspaces' ids in this cluster. Then keys and leases
+// are imported. The last of these steps enables authentication if it was enabled in the backup.
+// Then keyspaces get their final names.
 
-// importID is the id of the import of a restore.
+// importID returns the id of the import of a restore.
 func importID(restore string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(restore)) // it never fails
 	return h.Sum64() | 1
 }
 
-// coordinating is what a restore does with the coordination store.
+// coordinating is the part of a restore that fills the coordination store.
 type coordinating struct {
 	*restore
 	id   uint64
@@ -56,8 +50,9 @@ type coordinating struct {
 	directory string
 }
 
-// coordinate reads the coordination store of the backup, and sees that it can be brought in:
-// errRestore if not. It is nil if the restore is not asked for it, or has brought it in. Close it.
+// coordinate reads the coordination store of the backup, and checks that it can be imported. If
+// not, it returns an errRestore. It returns nil if the restore does not include the store, or has
+// imported it already. The caller closes the result.
 func (r *restore) coordinate(ctx context.Context, c *catalog.Catalog) (*coordinating, error) {
 	if !r.backup.Restore.Coordination {
 		return nil, nil
@@ -94,7 +89,7 @@ func (r *restore) coordinate(ctx context.Context, c *catalog.Catalog) (*coordina
 	return o, nil
 }
 
-// open fetches the file of the backup.
+// open reads the file from the backup.
 func (o *coordinating) open(ctx context.Context, c *catalog.Catalog) (err error) {
 	if o.directory, err = os.MkdirTemp(o.config.Directory, "restore-"); err != nil {
 		return err
@@ -110,8 +105,8 @@ func (o *coordinating) open(ctx context.Context, c *catalog.Catalog) (err error)
 	return err
 }
 
-// Coordination writes the coordination store as it was at a moment into a file below a directory, in
-// the format of etcd's snapshots, and returns its path.
+// Coordination writes the coordination store as of a moment to a file below a directory, in the
+// format of etcd's snapshots. It returns the path of the file.
 func Coordination(ctx context.Context, c *catalog.Catalog, p *manifest.Point,
 	directory string) (path string, err error) {
 	whole, changes := p.Coordination()
@@ -157,7 +152,7 @@ func (o *coordinating) close() (err error) {
 	return errors.Join(err, os.RemoveAll(o.directory))
 }
 
-// notEmpty makes a refusal that nothing but people can change an errRestore.
+// notEmpty converts a refusal that only an administrator can remedy to an errRestore.
 func notEmpty(err error) error {
 	if status.Code(err) != codes.FailedPrecondition {
 		return err
@@ -166,8 +161,8 @@ func notEmpty(err error) error {
 		status.Convert(err).Message())
 }
 
-// fill brings the coordination store in, or goes on with that. It may be called for nil, and
-// returns when clients are answered.
+// fill imports the coordination store, or continues the import. It may be called for nil. It
+// returns when clients get answers.
 func (o *coordinating) fill(ctx context.Context) error {
 	if o == nil {
 		return nil
@@ -216,8 +211,8 @@ func (o *coordinating) fill(ctx context.Context) error {
 	return nil
 }
 
-// grant gives roles their rights for keyspaces, under the ids that keyspaces of the same names have
-// here. It may be repeated.
+// grant gives roles their rights for keyspaces, with the ids that keyspaces of the same names have
+// in this cluster. It may be repeated.
 func (o *coordinating) grant(ctx context.Context, s *store.Store) error {
 	here, err := o.keyspacesHere(ctx)
 	if err != nil {
@@ -247,8 +242,8 @@ func (o *coordinating) grant(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-// keyspacesHere finds, for ids of keyspaces of the backup, their ids in this cluster: those that
-// the restore has made, or else those of the same names.
+// keyspacesHere maps ids of keyspaces in the backup to their ids in this cluster. These are
+// keyspaces that the restore has created, or else keyspaces of the same names.
 func (o *coordinating) keyspacesHere(ctx context.Context) (map[uint32]uint32, error) {
 	all, err := o.config.Core().ListKeyspaces(ctx, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {
@@ -271,8 +266,8 @@ func (o *coordinating) keyspacesHere(ctx context.Context) (map[uint32]uint32, er
 	return here, nil
 }
 
-// abandon gives the import of a restore up, if it is under way: the store is empty then, but for
-// users and roles that have come before it. A store that is filled stays.
+// abandon abandons the import of a restore, if it is under way. Afterwards the store is empty,
+// except for users and roles that were imported earlier. A completely filled store stays.
 func (m *Maker) abandon(ctx context.Context, b *clusterpb.Backup) error {
 	here, err := m.config.CoordinationStore()
 	if err != nil {

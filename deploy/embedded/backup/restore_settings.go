@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// placement is what placement was allowed to do at the moment of the backup.
+// placement returns the placement settings at the moment of the backup.
 func (r *restore) placement() (*clusterpb.PlacementSettings, error) {
 	set := new(clusterpb.PlacementSettings)
 	if len(r.base().Settings) == 0 {
@@ -23,7 +23,7 @@ func (r *restore) placement() (*clusterpb.PlacementSettings, error) {
 	return set, nil
 }
 
-// checkSettings sees that there are settings if they are asked for.
+// checkSettings returns an error if settings should be restored and the backup has none.
 func (r *restore) checkSettings() error {
 	if !r.backup.Restore.Settings {
 		return nil
@@ -32,7 +32,7 @@ func (r *restore) checkSettings() error {
 	return err
 }
 
-// applySettings lets placement do what it was allowed, if that is asked for. It may be repeated.
+// applySettings restores the placement settings, if requested. It may be repeated.
 func (r *restore) applySettings(ctx context.Context) error {
 	if !r.backup.Restore.Settings {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// ofSchedule is a schedule as what it makes has it.
+// ofSchedule returns a backup with the parameters of a schedule.
 func ofSchedule(s *clusterpb.BackupSchedule) *clusterpb.Backup {
 	return &clusterpb.Backup{Target: s.Target, Include: s.Include, Exclude: s.Exclude,
 		Recipients: s.Recipients, BytesPerSecond: s.BytesPerSecond, KeepMillis: s.KeepMillis,

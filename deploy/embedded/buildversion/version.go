@@ -9,8 +9,8 @@ const shortCommit = 12
 
 // Build describes the version of Tidemark in a program.
 type Build struct {
-	// Version is the module's version, such as v0.1.0 or a pseudo-version. Without one it is
-	// devel-COMMIT, or "(devel)" if the commit is unknown, too.
+	// Version is the module's version, such as v0.1.0 or a pseudo-version. Without a version it is
+	// devel-COMMIT, or "(devel)" if the commit is also unknown.
 	Version string
 	// Commit has the first digits of the commit, and "-dirty" behind them if files were changed.
 	// It is empty if the program was not built in a clone of Tidemark's repository.
@@ -26,9 +26,9 @@ func Read() Build {
 	return Of(info)
 }
 
-// Of describes the program that info was read from. A program of another module, which embeds
-// servers or uses the SDK, has the version of its dependency: its own version and commit say
-// nothing of Tidemark.
+// Of describes the program that info was read from. For a program of another module, which embeds
+// servers or uses the SDK, it returns the version of the dependency on Tidemark. The program's own
+// version and commit do not describe Tidemark.
 func Of(info *debug.BuildInfo) Build {
 	for _, dependency := range info.Deps {
 		if dependency.Path != module {

@@ -22,12 +22,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// administration are the methods for administrators. The others show what there is.
+// administration lists the methods for administrators. All other methods only show something.
 var administration = []string{"CreateKeyspace", "MoveReplica",
 	"CancelOperator", "TransferLeader", "SplitPartition", "MergePartition", "SetNodeStatus",
 	"SetPlacement", "Upgrade", "ConfirmRecovery", "ChangeCore",
 	"CreateBackup", "ListBackups", "CancelBackup", "SetBackupSchedule", "ListBackupSchedules",
-	"DeleteBackupSchedule"}
+	"DeleteBackupSchedule", "Examine", "Collect"}
 
 // ofKeyspaces are the methods about one keyspace, for users with rights for that keyspace.
 var ofKeyspaces = map[string]struct {
@@ -37,21 +37,22 @@ var ofKeyspaces = map[string]struct {
 	"DropKeyspace":   {authority.KeyspaceAdmin, true},
 	"AlterKeyspace":  {authority.KeyspaceAdmin, true},
 	"DeleteConsumer": {authority.KeyspaceAdmin, true},
-	// It goes with reading the changes that the consumer is of.
+	// SetConsumer needs the same right as reading the changes of the consumer's keyspace.
 	"SetConsumer": {authority.KeyspaceRead, false},
 }
 
-// showsKeys are the methods whose answers have keys of users. While authentication is enabled, the
-// caller is shown the keys that the caller may read or write. The stream ListPartitions is another.
+// showsKeys lists the methods whose answers contain keys of users. While authentication is enabled,
+// callers see only keys that they may read or write. The stream ListPartitions is another such
+// method.
 var showsKeys = []string{"ListOperators", "Why", "ListEvents", "GetConsumer", "ListConsumers"}
 
-// Judge lets clients call what they have rights for.
+// Judge checks the rights of clients before methods are called.
 type Judge struct {
-	// Member gives this server's member of the core, nil without one, and the services of the etcd
-	// API, which know the users; nil in a cluster that has no coordination store, and so no users. An
-	// error says why users are not known at the moment.
+	// Member returns this server's member of the core, or nil, and the services of the etcd API, which
+	// have the users. The services are nil in a cluster without a coordination store, and so without
+	// users. An error says why users are not known at the moment.
 	Member func() (*server.Server, *etcdapi.Services, error)
-	// Clients names the client in a call that is passed on.
+	// Clients identifies the client of a forwarded call.
 	Clients *passedon.Clients
 }
 
@@ -61,7 +62,7 @@ type registrar struct {
 	judge *Judge
 }
 
-// Before puts the judge before the methods of the service Cluster that is registered.
+// Before returns a registrar that puts the judge before the methods of the service Cluster.
 func (j *Judge) Before(to grpc.ServiceRegistrar) grpc.ServiceRegistrar { return registrar{to, j} }
 
 // RegisterService implements grpc.ServiceRegistrar.
@@ -99,7 +100,7 @@ func (r registrar) RegisterService(description *grpc.ServiceDesc, service any) {
 	r.ServiceRegistrar.RegisterService(&guarded, service)
 }
 
-// judged has a method judged before it is called. What all calls of the server pass comes first.
+// judged wraps a method with a check. The interceptors of the server come first.
 func judged(handler grpc.MethodHandler, judge func(ctx context.Context, method string, request any,
 	next grpc.UnaryHandler) (any, error)) grpc.MethodHandler {
 	return func(service any, ctx context.Context, decode func(any) error,
@@ -117,9 +118,9 @@ func judged(handler grpc.MethodHandler, judge func(ctx context.Context, method s
 	}
 }
 
-// asks says that a call of one of these methods changes nothing. A change of placement without a
-// change asks what the settings are, and an empty request of an upgrade how far it is, which every
-// client may know.
+// asks reports whether a call of one of these methods changes nothing. A SetPlacement without a
+// change returns the settings, and an empty upgrade request returns the progress, which every
+// client may see.
 func asks(request any) bool {
 	switch r := request.(type) {
 	case *clusterpb.SetPlacementRequest:
@@ -148,11 +149,11 @@ func (j *Judge) administer(
 		})
 }
 
-// judgeTimeout is for how long a member waits to know that it leads, and so judges.
+// judgeTimeout limits how long a member waits to confirm that it leads, and so decides.
 const judgeTimeout = 2 * time.Second
 
-// ofKeyspace judges a call about a keyspace, if this server's member of the core leads. It is
-// passed on otherwise, to be judged there.
+// ofKeyspace checks a call about a keyspace, if this server's member of the core leads. Otherwise
+// the call is forwarded, and the leader checks it.
 func (j *Judge) ofKeyspace(
 	ctx context.Context, of authorize.OfKeyspace, next grpc.UnaryHandler,
 ) (any, error) {
@@ -169,7 +170,8 @@ func (j *Judge) ofKeyspace(
 	case unknown != nil:
 		return next(j.Clients.WithClient(server.PassOn(ctx)), of.Request)
 	case !on && !of.Administers:
-		// It is frequent, and where servers never had to follow users they cost it nothing.
+		// Such calls are frequent, and where servers never had to follow users the check costs
+		// nothing.
 		return next(ctx, of.Request)
 	case err != nil:
 		return nil, err
@@ -180,7 +182,7 @@ func (j *Judge) ofKeyspace(
 		return p.Keyspaces().ID(ctx, keyspaceOf(of.Request))
 	}
 	return services.ForKeyspace(ctx, of, func(ctx context.Context, id uint64) (any, error) {
-		// If another member leads by now, it is passed on, and judged again.
+		// If another member leads by now, the call is forwarded, and checked again there.
 		return next(j.Clients.WithClient(meta.ForKeyspace(ctx, id)), of.Request)
 	})
 }
@@ -194,14 +196,14 @@ type streamAs struct {
 // Context implements grpc.ServerStream.
 func (s *streamAs) Context() context.Context { return s.ctx }
 
-// withSight is the context of a call whose answer has keys of users. Which of them the caller may
-// be shown is judged here for what is answered here, and by the leader for what is passed on to it.
-// Where it is not known in time, the answer has no keys, and is given all the same.
+// withSight returns the context of a call whose answer contains keys of users. It determines which
+// keys the caller may see in answers made here. For forwarded calls the leader does that. If the
+// rights are not known in time, the answer contains no keys.
 func (j *Judge) withSight(ctx context.Context) context.Context {
 	ctx = j.Clients.WithClient(ctx)
 	p, services, err := j.Member()
 	if p == nil && err == nil {
-		return ctx // it is passed on
+		return ctx // the call is forwarded
 	}
 	limited, cancel := context.WithTimeout(ctx, judgeTimeout)
 	defer cancel()
@@ -225,8 +227,8 @@ func (j *Judge) withSight(ctx context.Context) context.Context {
 	return veil.WithSight(ctx, rightsSight{rights})
 }
 
-// Viewer is the client that follows the partition table. A server that cannot prove to be a server
-// is a client there.
+// Viewer returns the viewer of a client that follows the partition table. A server that cannot
+// prove to be a server counts as a client.
 func Viewer(ctx context.Context, by access.Guard, certificateUsers bool) *veil.Viewer {
 	shown := access.Credentials{Token: passedon.First(ctx, passedon.TokenField)}
 	if state := authn.TLSOfCall(ctx); certificateUsers && state != nil &&
@@ -259,7 +261,7 @@ func (r rightsSight) Span(keyspace keys.KeyspaceID, start, end []byte) bool {
 		r.of.May(authority.KeyspaceAdmin, id, nil, nil)
 }
 
-// keyspaceOf is the name of the keyspace that a request is about.
+// keyspaceOf returns the name of the keyspace that a request is about.
 func keyspaceOf(request any) string {
 	switch r := request.(type) {
 	case interface{ GetKeyspace() string }:

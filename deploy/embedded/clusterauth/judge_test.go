@@ -10,7 +10,7 @@ import (
 // Of each method of the service Cluster it was decided whether it administers.
 func TestMethodsThatAdminister(t *testing.T) {
 	open := []string{"Status", "ListNodes", "ListOperators", "Why", "ListEvents", "ListKeyspaces",
-		"ListCore", "GetConsumer", "ListConsumers"}
+		"ListCore", "GetConsumer", "ListConsumers", "LoadHistory"}
 	for _, m := range clusterpb.Cluster_ServiceDesc.Methods {
 		_, ofKeyspace := ofKeyspaces[m.MethodName]
 		if (ofKeyspace || slices.Contains(administration, m.MethodName)) ==

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/transport"
 )
 
-// FileName is the file in the directory of the first server of a cluster that holds the secret
-// which that server has made.
+// FileName is the name of the file, in the directory of a cluster's first server, with the secret
+// that this server has made.
 const FileName = "cluster.secret"
 
 const (
@@ -25,7 +25,7 @@ const (
 	maxSecretFile  = 4 << 10
 )
 
-// New makes a cluster secret as it stands in a file: one line of hexadecimal digits.
+// New makes a cluster secret in the form of the file: one line of hexadecimal digits.
 func New() string {
 	secret := make([]byte, secretBytes)
 	_, _ = rand.Read(secret) // never fails
@@ -59,14 +59,14 @@ func parseSecret(path string, text []byte) (transport.Secret, error) {
 	return secret, nil
 }
 
-// ReadableByOthers says that others than the owner may read a file.
+// ReadableByOthers reports whether users other than the owner may read a file.
 func ReadableByOthers(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().Perm()&0o077 != 0
 }
 
-// OfCluster is the file with the secret of a cluster that one process runs. It is made if it is
-// not there.
+// OfCluster returns the file with the secret of a cluster that one process runs. It creates the
+// file if it does not exist.
 func OfCluster(dir string) (path string, err error) {
 	path = filepath.Join(dir, FileName)
 	if _, err = os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -80,8 +80,8 @@ func OfCluster(dir string) (path string, err error) {
 	return path, nil
 }
 
-// Make makes a file with a new secret, which only its owner may read. A crash leaves all of
-// it or none.
+// Make creates a file with a new secret, which only its owner may read. After a crash the file is
+// complete or absent.
 func Make(path string) error {
 	fresh := path + ".new"
 	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

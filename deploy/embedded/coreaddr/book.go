@@ -8,31 +8,31 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxHeard bounds the servers whose addresses were heard from themselves.
+// maxHeard limits the servers whose own announcements are remembered.
 const maxHeard = 64
 
-// Book say where the members of the core are. Three sources know: the record in the store,
-// which the leader keeps; what the leader answered last, which a member that lags does not have in
-// its store yet; and what the members say of themselves, which is how they find one another when
-// more of them have moved than a quorum can do without.
+// Book has the addresses of the core's members, from three sources: the record in the store, which
+// the leader maintains; the leader's last answer, which a member that lags does not have in its
+// store yet; and the announcements of the members themselves. Through announcements, members find
+// one another when so many have moved that the others are not a quorum.
 type Book struct {
 	mu    sync.Mutex
 	store *store.Store
-	// coordination is nil until the store that it gives is open.
+	// coordination returns the coordination store. It returns nil until the store is open.
 	coordination func() *store.Store
-	// told are the members as this server knew them first, or as the leader told them.
+	// told is the list of members at the start of this server, or the leader's last answer.
 	told *clusterpb.CoreMembers
-	// heard is by server id.
+	// heard holds announced addresses by server id.
 	heard map[uint64]heardAddress
 }
 
-// heardAddress counts until the record of members is another than it was then.
+// heardAddress is valid until the record of members differs from the record at that time.
 type heardAddress struct {
 	address string
 	version uint64
 }
 
-// Begin gives the sources.
+// Begin sets the sources.
 func (a *Book) Begin(s *store.Store, coordination func() *store.Store,
 	known []*clusterpb.CoreMember) {
 	a.mu.Lock()
@@ -43,7 +43,7 @@ func (a *Book) Begin(s *store.Store, coordination func() *store.Store,
 	}
 }
 
-// Tell takes note of what the leader said.
+// Tell stores the leader's answer.
 func (a *Book) Tell(m *clusterpb.CoreMembers) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,7 +52,7 @@ func (a *Book) Tell(m *clusterpb.CoreMembers) {
 	}
 }
 
-// Hear takes note of what a server says of itself.
+// Hear stores a server's announcement.
 func (a *Book) Hear(h *clusterpb.BootstrapHello) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *Book) Hear(h *clusterpb.BootstrapHello) {
 		a.heard = map[uint64]heardAddress{}
 	}
 	if _, ok := a.heard[h.Server]; !ok && len(a.heard) >= maxHeard {
-		clear(a.heard) // those that count are heard again soon
+		clear(a.heard) // valid announcements are soon repeated
 	}
 	a.heard[h.Server] = heardAddress{h.Address, a.versionLocked()}
 }
@@ -76,7 +76,7 @@ func (a *Book) recordLocked() *storepb.Members {
 	return a.store.Members()
 }
 
-// Resolve gives the address of a member.
+// Resolve returns the address of a member.
 func (a *Book) Resolve(replica uint64) (string, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,7 +103,7 @@ func (a *Book) Resolve(replica uint64) (string, bool) {
 	return address, address != ""
 }
 
-// leavingLocked finds a member that the core has no more, and the coordination store still has.
+// leavingLocked finds a member that only the coordination store still has.
 func (a *Book) leavingLocked(replica uint64) (server uint64, address string) {
 	if a.coordination == nil {
 		return 0, ""
@@ -118,7 +118,7 @@ func (a *Book) leavingLocked(replica uint64) (server uint64, address string) {
 	return 0, ""
 }
 
-// All are the addresses of the members that are known.
+// All returns the addresses of all known members.
 func (a *Book) All() (list []string) {
 	a.mu.Lock()
 	told := a.told

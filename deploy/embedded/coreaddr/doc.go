@@ -1,4 +1,4 @@
-// Package coreaddr knows at which addresses the members of the core are (Book). It merges three
-// sources: the record of the store, the leader's answers, and the announcements of members. Each
-// source can be out of date. A Book has its own lock, and calls the stores under the lock.
+// Package coreaddr knows the addresses of the members of the core (Book). It merges three sources:
+// the record of the store, the leader's answers, and the announcements of members. Each source can
+// be out of date. A Book has its own lock, and calls the stores with the lock held.
 package coreaddr

@@ -1,4 +1,4 @@
-// Package coredisk watches the disk of a member of the core, and has the member give its
-// leaderships away while the disk is slow or stands still (Watch). One goroutine looks; its fields
-// belong to that goroutine.
+// Package coredisk watches the disk of a member of the core, and makes the member transfer its
+// leaderships while the disk is slow or hangs (Watch). One goroutine does the checks. The fields of
+// its state belong to that goroutine.
 package coredisk

@@ -11,45 +11,45 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// coreStallLooks is how many looks in a row must find the log of a member standing still: a process
-// that was stopped finds one such write when it goes on.
+// coreStallLooks is how many checks in a row must find the same write of the member's log
+// unfinished: a process that was stopped finds one such write when it continues.
 const coreStallLooks = 2
 
-// coreSlowKeepsFor is for how many election timeouts a member keeps a leadership that it has got
-// although its disk is slow. It gets one only where no other member can lead, or by a change of the
-// members, the next step of which must find it there.
+// coreSlowKeepsFor is a number of election timeouts. A member with a slow disk that became leader
+// keeps the leadership for that time. It becomes leader only if no other member can lead, or by a
+// change of the members whose next step needs it as leader.
 const coreSlowKeepsFor = 5
 
-// Watch has a member of the core lead nothing, in neither of its groups, while its disk is slow
-// beside those of other members or stands still. Its heartbeats, which need no disk, would keep it
-// in office, and all that the core does would be as slow as that disk. No member is preferred as
-// leader: when the disk is well again the member leads when the next election has it so.
+// Watch makes a member of the core lead neither of its groups while its disk is slow compared with
+// those of other members, or hangs. Its heartbeats, which need no disk, would keep it in office,
+// and the whole core would be as slow as that disk. No member is preferred as leader: when the disk
+// is healthy again, the member leads again only when a later election makes it the leader.
 type Watch struct {
 	host *host.Host
-	// beside says whether the disk of the data node on this server, which mostly is the same, is
-	// slow: that one is written more often.
+	// beside reports whether the disk of this server's data node is slow. Usually that is the same
+	// disk, and it is written more often.
 	beside func() bool
-	// The fields belong to the goroutine that looks. stalled counts the looks that found the log
-	// standing still. yielding holds until when a group that was handed over is left alone, and led
-	// in which term a group is led here, and since when; both by the caller's clock.
+	// These fields belong to the goroutine that checks. stalled counts the checks that found the log
+	// hanging. yielding maps a group whose leadership was transferred to the time until which the
+	// group is left alone. led maps a group that is led here to its term and the time since. Both
+	// times are of the caller's clock.
 	stalled  int
 	yielding map[keys.PartitionID]time.Time
 	led      map[keys.PartitionID]ledTerm
-	// standsStill is whether the last look found the log standing still. Every goroutine may
-	// read the field.
+	// standsStill is set if the last check found the log hanging. Any goroutine may read it.
 	standsStill atomic.Bool
 
 	running sync.WaitGroup
 	end     context.CancelFunc
 }
 
-// ledTerm is the term of a leadership, and when it was seen first.
+// ledTerm is the term of a leadership, and the time at which it was first seen.
 type ledTerm struct {
 	term  uint64
 	since time.Time
 }
 
-// Start begins to look at the disk. It ends with ctx, or by close.
+// Start begins to check the disk, until ctx ends or Close is called.
 func (d *Watch) Start(ctx context.Context, h *host.Host, beside func() bool) {
 	d.host, d.beside, d.yielding = h, beside, make(map[keys.PartitionID]time.Time)
 	d.led = make(map[keys.PartitionID]ledTerm)
@@ -68,7 +68,7 @@ func (d *Watch) Start(ctx context.Context, h *host.Host, beside func() bool) {
 	})
 }
 
-// Close ends the looking, if that was started.
+// Close ends the checks, if they were started.
 func (d *Watch) Close() {
 	if d.end != nil {
 		d.end()
@@ -76,13 +76,13 @@ func (d *Watch) Close() {
 	}
 }
 
-// State says how the disk of the core's log is. start must have been called.
+// State returns the state of the core log's disk. Start must have been called.
 func (d *Watch) State() membership.DiskState {
 	slow, sync := d.host.DiskSlow()
 	return membership.DiskState{Slow: slow, Stalled: d.standsStill.Load(), Sync: sync}
 }
 
-// look is called with every tick.
+// look does one check. It is called at every tick.
 func (d *Watch) look() {
 	h := d.host
 	slow, _ := h.DiskSlow()
@@ -109,7 +109,7 @@ func (d *Watch) look() {
 		case !stalled && now.Sub(d.led[g.ID()].since) < coreSlowKeepsFor*h.ElectionTimeout():
 			return
 		case !stalled:
-			lag = host.NearlyAll // it can wait for a member that lags
+			lag = host.NearlyAll // a member that lags may catch up before the transfer
 		}
 		d.yielding[g.ID()] = now.Add(h.ElectionTimeout() + h.Tick())
 		g.Successor(d.rank(stalled), lag, func(best keys.ReplicaID, term uint64) {
@@ -120,8 +120,8 @@ func (d *Watch) look() {
 	})
 }
 
-// rank says how well a host would lead instead of this one. One whose disk is slow is better than
-// one whose disk stands still.
+// rank returns how well a member would lead instead of this one. A member with a slow disk is
+// better than one whose disk hangs.
 func (d *Watch) rank(stalled bool) func(member uint64) int {
 	return func(member uint64) int {
 		switch {

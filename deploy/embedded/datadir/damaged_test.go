@@ -20,8 +20,8 @@ func TestADamagedDatabaseSaysWhatToDo(t *testing.T) {
 		advice string
 	}{
 		{[]string{Node}, "node", "start with an empty one"},
-		{[]string{Core, Node}, "node", "keep the directory"},
-		{[]string{Core}, "core", "the core goes on"},
+		{[]string{Core, Node}, "node", "start with --roles core"},
+		{[]string{Core}, "core", "tidemark core replace"},
 	} {
 		fs := vfs.NewMem()
 		core := slices.Contains(c.roles, Core)

@@ -17,20 +17,21 @@ type Databases struct {
 	State *engine.State
 }
 
-// DatabaseSizes are the sizes in bytes of memtables and block caches. 0 is a default of package
-// engine.
+// DatabaseSizes are the sizes in bytes of memtables and block caches. 0 means the default of
+// package engine.
 type DatabaseSizes struct {
 	LogMemTable, LogCache int64
 	MemTable              int64
-	// Cache is of no use with a cache that is given.
+	// Cache is ignored if a cache is given.
 	Cache int64
 }
 
-// DatabasesConfig is how databases are opened.
+// DatabasesConfig configures the databases.
 type DatabasesConfig struct {
 	Logger       *slog.Logger
 	MinFreeBytes uint64
-	// MemberOfCore says that the server is to be a member of the core, for what errors advise.
+	// MemberOfCore is set if the server should be a member of the core. It affects the advice in
+	// errors.
 	MemberOfCore bool
 	Sizes        DatabaseSizes
 	// Cache, if not nil, is the block cache of the state.
@@ -38,12 +39,12 @@ type DatabasesConfig struct {
 	Registerer prometheus.Registerer
 	// OnFailure is called with the error when a disk fails.
 	OnFailure func(error)
-	// Leaving is closed when nothing may wait for room on a full disk any more, so that all that
-	// use the stores can be stopped.
+	// Leaving is closed when nothing may wait for space on a full disk any more, so that all users of
+	// the databases can be stopped.
 	Leaving <-chan struct{}
 }
 
-// OpenDatabases opens the stores of a part of the server.
+// OpenDatabases opens the two databases of a part of the server.
 func (d *Directory) OpenDatabases(part string, c DatabasesConfig) (*Databases, error) {
 	dbs := &Databases{}
 	options := engine.Options{FS: d.FS, Logger: c.Logger.With("part", part),
@@ -63,25 +64,24 @@ func (d *Directory) OpenDatabases(part string, c DatabasesConfig) (*Databases, e
 	return dbs, nil
 }
 
-// ErrDamaged is returned for a directory with a damaged file that it cannot do without.
+// ErrDamaged is returned for a directory with a damaged file that it needs.
 var ErrDamaged = errors.New("this server cannot start")
 
-// Damaged says what can be done if a database does not open because one of its files is damaged.
+// Damaged adds advice to the error of a database that does not open because one of its files is
+// damaged.
 func (d *Directory) Damaged(part string, memberOfCore bool, err error) error {
 	if !engine.IsCorruption(err) || errors.Is(err, ErrDamaged) {
 		return err
 	}
-	text := "its partitions go on where other servers hold a majority of their replicas; what " +
-		"had its only replica here has to come from a dump"
-	if part == Core {
-		text = "the core goes on with a majority of its other members"
-	}
-	next := "put the directory aside and start with an empty one: the server joins as a new " +
-		"node, and serves keyspaces that are created from then on"
+	next := withoutPart(part, memberOfCore, false)
 	if memberOfCore {
-		next = "keep the directory as it is: a member of the core cannot be replaced yet"
+		next = "keep the directory as it is; " + next
 	}
-	return fmt.Errorf("%s; %w from %s: %s; %s", engine.Explain(err), ErrDamaged, d.Path, text, next)
+	if part == Node {
+		next = "its partitions go on where other servers hold a majority of their replicas; restore " +
+			"a partition whose only replica was here from a backup or a dump; " + next
+	}
+	return fmt.Errorf("%s; %w from %s: %s", engine.Explain(err), ErrDamaged, d.Path, next)
 }
 
 func (d *Databases) Close() error { return errors.Join(d.State.Close(), d.Log.Close()) }

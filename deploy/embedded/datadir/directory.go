@@ -17,22 +17,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// ErrUnusable is wrapped by all errors that say that a data directory cannot be used as it is.
+// ErrUnusable is wrapped by all errors which say that a data directory cannot be used as it is.
 var ErrUnusable = errors.New("the data directory cannot be used")
 
 const (
-	// Format is the layout of a data directory. A directory has GuardedFormat if its server has to
-	// follow users and roles: a program that knows nothing of users would serve all clients, and
-	// refuses the format. A directory has LeveledFormat if it has noted a level of formats and
-	// messages: a program that knows of no levels refuses the format. Later levels need no format of
-	// their own: programs that know of levels compare them (MustSupport).
+	// Format is the layout of a data directory. A directory has GuardedFormat if its server must
+	// follow users and roles: a program that does not know users would serve all clients, and must
+	// refuse this format. A directory has LeveledFormat if it has recorded a level of formats and
+	// messages: a program that does not know levels must refuse this format. Later levels need no
+	// further formats, because programs that know levels compare them (MustSupport).
 	Format        = 1
 	GuardedFormat = 2
 	LeveledFormat = 3
 )
 
-// The parts of a server, each with a directory of its own: the member of the core, and the data
-// node.
+// The parts of a server, each with its own directory: the member of the core, and the data node.
 const (
 	Core = "core"
 	Node = "node"
@@ -40,36 +39,39 @@ const (
 
 const IdentityFile = "server.json"
 
-// Identity is which server has this data directory.
+// Identity says to which server a data directory belongs.
 type Identity struct {
 	Format int `json:"format"`
 	// Server is random, chosen when the directory was made: a wiped or copied directory is another
 	// server.
 	Server HexID `json:"server"`
-	// Cluster is 0 until the server knows which one it belongs to.
+	// Cluster is the cluster that the server belongs to, or 0 until it is known.
 	Cluster HexID `json:"cluster,omitempty"`
-	// Node is the data node's id, 0 until the core has given it one and its databases are there.
+	// Node is the data node's id. It is 0 until the core has given the node an id and the node's
+	// databases exist.
 	Node uint64 `json:"node,omitempty"`
-	// Address is where the core last registered that node. A directory that turns up at another
-	// address may be a copy of one that is in use: it has to ask the core before it does anything.
+	// Address is the address at which the core last registered the node. If a directory appears at
+	// another address, it may be a copy of a directory that is in use: its server must ask the core
+	// before it does anything.
 	Address string `json:"address,omitempty"`
-	// Core is set once the databases of the core's member are there, before it has promised
-	// anything. Earlier versions did not.
+	// Core is set once the databases of the core's member exist, before the member has made any
+	// promise. Earlier versions did not set it.
 	Core bool `json:"core,omitempty"`
 	// MemberList has the last known addresses of the core's members, separated by commas. The server
-	// asks them beside those of --core, which may be outdated.
+	// asks them in addition to those of --core, which may be outdated.
 	MemberList string `json:"members,omitempty"`
-	// LevelNoted and Level are the highest level of formats and messages that was coming or active,
-	// and the active one, as the server knows them; see releasemark.Levels. 0 of a directory that
-	// only versions from before there were levels have used.
+	// LevelNoted is the highest level of formats and messages that was coming or active. Level is the
+	// active level. Both are as the server knows them; see releasemark.Levels. They are 0 in a
+	// directory that was used only by versions without levels.
 	LevelNoted uint32 `json:"level_noted,omitempty"`
 	Level      uint32 `json:"level,omitempty"`
-	// GuardVersion and Guards are whether the server has to follow users and roles; see guard.Mark.
+	// GuardVersion and Guards say whether the server must follow users and roles; see
+	// authcache.Flag.
 	GuardVersion uint64 `json:"guard_version,omitempty"`
 	Guards       bool   `json:"guards,omitempty"`
 }
 
-// Members lists the addresses of the core's members that were known last.
+// Members lists the last known addresses of the core's members.
 func (id *Identity) Members() []string {
 	if id.MemberList == "" {
 		return nil
@@ -77,7 +79,8 @@ func (id *Identity) Members() []string {
 	return strings.Split(id.MemberList, ",")
 }
 
-// HexID is printed as hexadecimal digits: JSON's numbers do not hold 64 bits.
+// HexID is an id that is written as hexadecimal digits, because numbers in JSON do not hold 64
+// bits.
 type HexID uint64
 
 func (id HexID) String() string { return fmt.Sprintf("%016x", uint64(id)) }
@@ -96,21 +99,21 @@ type Directory struct {
 	Path string
 	lock io.Closer
 
-	// mu is held while the identity is written: the core's member and the data node of one server
-	// learn of their cluster at the same time.
+	// mu is held while the identity is written: the core's member and the data node of a server learn
+	// of their cluster at the same time.
 	mu sync.Mutex
 	ID Identity // guarded by mu
 }
 
-// Identity is which server it is at this moment.
+// Identity returns the present identity.
 func (d *Directory) Identity() Identity {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ID
 }
 
-// Open locks a data directory, which it makes if it is not there, and reads what server it
-// belongs to.
+// Open locks a data directory and reads its identity. It creates the directory if it does not
+// exist.
 func Open(fs vfs.FS, path string, random func() uint64) (_ *Directory, err error) {
 	d := &Directory{FS: fs, Path: path}
 	if err := MakeDir(fs, path); err != nil {
@@ -157,9 +160,9 @@ func Open(fs vfs.FS, path string, random func() uint64) (_ *Directory, err error
 	return d, nil
 }
 
-// MakeDir makes a directory, and those above it, if they are not there, so that they outlive a
-// power failure: otherwise a server could promise something in its directory, and find the
-// directory gone.
+// MakeDir creates a directory, and its missing parents, so that they survive a power failure.
+// Otherwise a server could make a promise in its directory, and the directory could be gone
+// afterwards.
 func MakeDir(fs vfs.FS, path string) error {
 	var above []string
 	for dir := path; ; {
@@ -180,7 +183,7 @@ func MakeDir(fs vfs.FS, path string) error {
 		}
 	}
 	if failed := new(os.PathError); errors.As(err, &failed) {
-		err = failed.Err // it names the path once more
+		err = failed.Err // the outer error would repeat the path
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s cannot be made: %w", ErrUnusable, path, err)
@@ -205,7 +208,7 @@ func (d *Directory) read() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 1<<16))
 }
 
-// mustBeEmpty refuses a directory with data but without its identity.
+// mustBeEmpty refuses a directory with data but without an identity.
 func (d *Directory) mustBeEmpty() error {
 	names, err := d.FS.List(d.Path)
 	if err != nil {
@@ -222,7 +225,7 @@ func (d *Directory) mustBeEmpty() error {
 	return nil
 }
 
-// Save writes the identity so that a crash leaves the old one or the new one.
+// Save writes the identity. After a crash, the file has the old or the new identity.
 func (d *Directory) Save() error {
 	switch {
 	case d.ID.LevelNoted > 0 || d.ID.Level > 0:
@@ -242,7 +245,8 @@ func (d *Directory) Save() error {
 	return nil
 }
 
-// ReplaceFile writes a file of the directory so that a crash leaves the old one or the new one.
+// ReplaceFile writes a file of the directory. After a crash, the file has the old or the new
+// content.
 func (d *Directory) ReplaceFile(name string, content []byte) error {
 	fresh := d.FS.PathJoin(d.Path, name+".new")
 	f, err := d.FS.Create(fresh, vfs.WriteCategoryUnspecified)
@@ -259,7 +263,7 @@ func (d *Directory) ReplaceFile(name string, content []byte) error {
 	return err
 }
 
-// Join notes the cluster that the server belongs to; it never changes afterwards.
+// Join records the cluster that the server belongs to. It never changes afterwards.
 func (d *Directory) Join(cluster uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +279,7 @@ func (d *Directory) Join(cluster uint64) error {
 		ErrUnusable, d.Path, d.ID.Cluster, HexID(cluster))
 }
 
-// BecomeCore notes that the databases of the core's member are there: from now on they have to be.
+// BecomeCore records that the databases of the core's member exist. From now on they must exist.
 func (d *Directory) BecomeCore() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -286,7 +290,7 @@ func (d *Directory) BecomeCore() error {
 	return d.Save()
 }
 
-// KnowsMembers notes the addresses of the core's members.
+// KnowsMembers records the addresses of the core's members.
 func (d *Directory) KnowsMembers(addresses []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -298,7 +302,7 @@ func (d *Directory) KnowsMembers(addresses []string) error {
 	return d.Save()
 }
 
-// SetGuards notes whether the server has to follow users and roles.
+// SetGuards records whether the server must follow users and roles.
 func (d *Directory) SetGuards(m authcache.Flag) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,13 +310,13 @@ func (d *Directory) SetGuards(m authcache.Flag) error {
 	return d.Save()
 }
 
-// Levels is what the server has noted of the cluster's level.
+// Levels returns the cluster's level as recorded by the server.
 func (d *Directory) Levels() releasemark.Levels {
 	id := d.Identity()
 	return releasemark.Levels{Noted: release.Level(id.LevelNoted), Active: release.Level(id.Level)}
 }
 
-// SetLevels notes the cluster's level.
+// SetLevels records the cluster's level.
 func (d *Directory) SetLevels(l releasemark.Levels) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -320,7 +324,8 @@ func (d *Directory) SetLevels(l releasemark.Levels) error {
 	return d.Save()
 }
 
-// MustSupport refuses a directory whose server has noted a level that a program does not support.
+// MustSupport refuses a directory whose server has recorded a level that a program does not
+// support.
 func (d *Directory) MustSupport(program release.Range) error {
 	if err := releasemark.Check(program, d.Levels(), d.Identity().Cluster != 0); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnusable, d.Path, err)
@@ -328,8 +333,8 @@ func (d *Directory) MustSupport(program release.Range) error {
 	return nil
 }
 
-// BecomeNode notes the id that the core gave to the data node, and where. The node's databases are
-// there, and have to be from now on.
+// BecomeNode records the id that the core gave to the data node, and the node's address. The node's
+// databases exist, and must exist from now on.
 func (d *Directory) BecomeNode(node uint64, address string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

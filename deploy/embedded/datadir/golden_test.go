@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,6 +76,17 @@ func TestGolden(t *testing.T) {
 		if _, err := d.Recoveries(); err != nil {
 			return err
 		}
-		return d.MustSupport(release.Supported())
+		return mustSupport(d)
 	})
+}
+
+// mustSupport checks that this program starts with a directory: with all but those that have noted
+// a level and belong to a cluster whose level the program no longer supports.
+func mustSupport(d *Directory) error {
+	supported, kept := release.Supported(), d.Levels()
+	err := d.MustSupport(supported)
+	if refused := kept.Noted > 0 && !supported.Contains(kept.Active); refused != (err != nil) {
+		return fmt.Errorf("noted %+v, supported %s, refused with %v", kept, supported, err)
+	}
+	return nil
 }

@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// recoveryFile is beside the identity. The server does not start while a plan is begun and not
-// done.
+// recoveryFile is in the same directory as the identity. The server does not start while a plan is
+// begun and not done.
 const (
 	recoveryFile   = "recovery.json"
 	recoveryFormat = 1
-	// maxRecoveryRecords bounds what is remembered.
+	// maxRecoveryRecords bounds the recoveries that are recorded.
 	maxRecoveryRecords = 64
 )
 
-// RecoveryRecords are the recoveries that were carried out in a directory.
+// RecoveryRecords has the recoveries that were carried out in a directory.
 type RecoveryRecords struct {
 	Format int `json:"format"`
-	// Begun is the plan that is being carried out; nil: none is.
+	// Begun is the plan that is being carried out, or nil.
 	Begun *RecoveryRecord `json:"begun,omitempty"`
-	// Done are those that were, the latest last.
+	// Done lists the finished plans, the latest last.
 	Done []RecoveryRecord `json:"done,omitempty"`
 }
 
-// RecoveryRecord is one of them.
+// RecoveryRecord describes one recovery.
 type RecoveryRecord struct {
 	Plan string    `json:"plan"`
 	Time time.Time `json:"time"`
 	Lost []uint64  `json:"lost,omitempty"`
-	// Recovered partitions go on here, Retired ones elsewhere; MayLack of the former may lack
-	// acknowledged writes.
+	// Recovered counts the partitions that continue here. Retired counts the partitions that continue
+	// elsewhere. MayLack counts the recovered partitions that may lack acknowledged writes.
 	Recovered int `json:"recovered"`
 	Retired   int `json:"retired"`
 	MayLack   int `json:"may_lack"`
-	// Core: this was of the consistent core's member.
+	// Core is set if this was a recovery of the core's member.
 	Core bool `json:"core,omitempty"`
 }
 
-// Recoveries reads what was recovered in the directory.
+// Recoveries reads the recoveries of the directory.
 func (d *Directory) Recoveries() (*RecoveryRecords, error) {
 	r := &RecoveryRecords{Format: recoveryFormat}
 	f, err := d.FS.Open(d.Sub(recoveryFile))
@@ -66,7 +66,7 @@ func (d *Directory) Recoveries() (*RecoveryRecords, error) {
 	return r, nil
 }
 
-// SetRecoveries replaces the file: a crash leaves the old one or the new one.
+// SetRecoveries replaces the file. After a crash, the file has the old or the new content.
 func (d *Directory) SetRecoveries(r *RecoveryRecords) error {
 	if n := len(r.Done) - maxRecoveryRecords; n > 0 {
 		r.Done = r.Done[n:]
@@ -81,8 +81,8 @@ func (d *Directory) SetRecoveries(r *RecoveryRecords) error {
 	return nil
 }
 
-// MustBeRecovered refuses a directory in which a recovery has begun and not come to its end, and
-// tells of those that have.
+// MustBeRecovered refuses a directory in which a recovery was begun and not completed. It logs the
+// completed ones.
 func (d *Directory) MustBeRecovered(logger *slog.Logger) error {
 	r, err := d.Recoveries()
 	if err != nil {

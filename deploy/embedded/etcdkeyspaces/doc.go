@@ -1,6 +1,7 @@
-// Package etcdkeyspaces shows the keyspaces of a cluster to the etcd API (Keyspaces), and has all
-// servers guard their data when authentication is enabled. Enabling waits until every server can
-// tell servers from clients, and follows users and roles; it names the servers that do not.
+// Package etcdkeyspaces gives the etcd API access to the keyspaces of a cluster (Keyspaces). It
+// also makes all servers protect the data of keyspaces when authentication is enabled. Enabling
+// waits until every server can tell servers from clients, and follows users and roles. If it fails,
+// the error names the servers that do not.
 //
-// Keyspaces has no state: the core's leader has the answers.
+// Keyspaces has no state: it asks the core's leader.
 package etcdkeyspaces

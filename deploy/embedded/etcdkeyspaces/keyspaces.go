@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds how long enabling authentication waits for other servers. A member of the
-	// core that holds no data announces itself every 2 s.
+	// DefaultTimeout limits how long the enabling of authentication waits for other servers. A member
+	// of the core without a data node announces itself every 2 s.
 	DefaultTimeout = 6 * time.Second
-	// pollInterval is how often the core is asked which servers are missing.
+	// pollInterval is the interval at which the core is asked which servers are missing.
 	pollInterval = 50 * time.Millisecond
 )
 
-// Keyspaces are the keyspaces of the cluster, and whether servers guard their data.
+// Keyspaces implements users.Keyspaces with the core's leader.
 type Keyspaces struct {
 	Core *coreclient.Client
 	// Cluster is the cluster's id.
 	Cluster uint64
-	// Timeout bounds how long enabling authentication waits for other servers.
+	// Timeout limits how long the enabling of authentication waits for other servers.
 	Timeout time.Duration
 }
 
@@ -96,8 +96,8 @@ func (k Keyspaces) Release(ctx context.Context, version uint64) (ending uint64, 
 	return ending, err
 }
 
-// Guard implements users.Keyspaces. Whether servers can prove themselves comes first: a server
-// that could not would be cut off from those that follow.
+// Guard implements users.Keyspaces. It first checks whether servers can prove to be servers: a
+// server that cannot would be disconnected from the servers that follow users and roles.
 func (k Keyspaces) Guard(ctx context.Context, again bool) (version uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (k Keyspaces) Guard(ctx context.Context, again bool) (version uint64, err e
 	return r.Guard.Version, nil
 }
 
-// await waits until no server is in the way.
+// await waits until no server prevents the change.
 func (k Keyspaces) await(
 	ctx context.Context, of func(*clusterpb.GuardingResponse) []*clusterpb.UnguardedServer,
 ) (*clusterpb.GuardingResponse, error) {

@@ -24,20 +24,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config is what a Cluster works with. All fields are required.
+// Config configures a Cluster. All fields are required.
 type Config struct {
-	// ID is the cluster's id, Member that of this server's data directory: the member's id.
+	// ID is the cluster's id. Member is the id of this server's data directory, which is the member's
+	// id.
 	ID, Member uint64
-	// TLS says that the members' addresses are https addresses.
+	// TLS is set if the members' addresses are https addresses.
 	TLS bool
 	// Core reaches the leader of the core.
 	Core *coreclient.Client
 	// Known lists the members that this server's member of the core knows.
 	Known func() []*clusterpb.CoreMember
-	// Pings gives this member's clock and those of the others, by the pings that the members send one
-	// another.
+	// Pings returns this member's clock and those of the others, from the pings that the members
+	// send one another.
 	Pings func() (own int64, others map[uint64]int64)
-	// Space raises alarms for want of disk space.
+	// Space raises alarms for lack of disk space.
 	Space *spacealarm.Alarm
 	// Store and Group are this server's part of the coordination store.
 	Store *store.Store
@@ -47,8 +48,8 @@ type Config struct {
 // Cluster shows and changes the members of the core for the etcd API.
 type Cluster struct {
 	Config
-	// committed is up to where the log was known to be committed when this server opened its part of
-	// the coordination store.
+	// committed is the index up to which the log was known to be committed when this server opened
+	// its part of the coordination store.
 	committed uint64
 }
 
@@ -60,11 +61,12 @@ func New(config Config) *Cluster {
 var _ backend.Cluster = (*Cluster)(nil)
 
 const (
-	// membersLook is how often a change of the members that is waited for is looked at.
+	// membersLook is the interval at which a change of the members is checked while a call waits for
+	// it.
 	membersLook = 50 * time.Millisecond
-	// moveTimeout bounds a hand-over of the lead.
+	// moveTimeout limits a transfer of the leadership.
 	moveTimeout = 5 * time.Second
-	// promotable is how many entries a learner may lack that is promoted.
+	// promotable is the number of entries that a learner may lack and still be promoted.
 	promotable = 1000
 )
 
@@ -84,8 +86,8 @@ func (c *Cluster) MemberOf(id keys.ReplicaID) uint64 {
 	return 0
 }
 
-// LeaderElsewhere is the address of the member that leads the coordination store; "" if that is
-// this one, or none is known.
+// LeaderElsewhere returns the address of the member that leads the coordination store. It returns
+// "" if this member leads, or if the leader is unknown.
 func (c *Cluster) LeaderElsewhere() string {
 	l, _ := c.Store.Leadership()
 	if l.IsLeader || l.Leader == 0 {
@@ -99,8 +101,8 @@ func (c *Cluster) LeaderElsewhere() string {
 	return ""
 }
 
-// Clocks implements backend.Cluster: the clocks of the voters that are known, and how many voters
-// there are.
+// Clocks implements backend.Cluster. It returns the known clocks of voters, and the number of
+// voters.
 func (c *Cluster) Clocks() (clocks []int64, members int) {
 	own, peers := c.Pings()
 	self := c.MemberID()
@@ -124,20 +126,21 @@ func (c *Cluster) Learner() bool {
 	return m == nil || m.Role == storepb.MemberRole_LEARNER
 }
 
-// Filled says that this member's state shows the member in its present role. While the state does
-// not, the member answers nothing: it has been added and has no state yet; or it has started, and
-// has not applied its own addition or promotion; or it was removed.
+// Filled reports whether this member's state shows the member in its present role. Otherwise the
+// member answers nothing: it was added and has no state yet; or it has started, and has not applied
+// its own addition or promotion; or it was removed.
 func (c *Cluster) Filled() bool {
 	return filled(c.self(), c.Store.AppliedIndex(), c.committed)
 }
 
-// filled is Filled for a member that has applied the log up to an index. self is the member in that
-// state; nil: the state does not have the member.
+// filled does the same for a member that has applied the log up to an index. self is the member in
+// that state, or nil if the state does not contain the member.
 func filled(self *storepb.Member, applied, committed uint64) bool {
 	return self != nil && (self.Role != storepb.MemberRole_LEARNER || applied >= committed)
 }
 
-// self is this member, as of what is applied here; nil if it is not among the members.
+// self returns this member in the applied state of this server. It returns nil if the member is not
+// in that state.
 func (c *Cluster) self() *storepb.Member {
 	id := c.MemberID()
 	for _, m := range c.Store.Members().GetMembers() {
@@ -208,7 +211,7 @@ func (c *Cluster) Add(
 	return added, members, err
 }
 
-// addressOf is the address of a server of which these are the peer URLs. It has one.
+// addressOf returns the address of a server from its peer URLs, of which there is at least one.
 func addressOf(peerURLs []string) (string, error) {
 	if len(peerURLs) != 1 {
 		return "", rpctypes.ErrGRPCMemberBadURLs
@@ -220,8 +223,8 @@ func addressOf(peerURLs []string) (string, error) {
 	return at.Host, nil
 }
 
-// memberError is what clients of etcd are told of a change of members that was refused: etcd's own
-// error where it has one.
+// memberError converts the error of a refused change of members for clients of etcd. It uses etcd's
+// own error if there is one.
 func memberError(err error) error {
 	switch membership.RefusalOf(err) {
 	case clusterpb.CoreRefusal_NO_QUORUM:
@@ -256,7 +259,7 @@ func memberOfServer(all []*clusterpb.CoreMember, id uint64) *clusterpb.CoreMembe
 	return nil
 }
 
-// change begins a change of the members, and waits until what it is for is so.
+// change begins a change of the members, and waits until its goal is reached.
 func (c *Cluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	done func([]*clusterpb.CoreMember) bool) ([]backend.Member, error) {
 	begun, err := c.Core.ChangeCore(ctx, r)
@@ -268,7 +271,7 @@ func (c *Cluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 		if err != nil {
 			return nil, err
 		}
-		// It is over when the coordination store's members have changed, too.
+		// The change is over only when the coordination store's members have changed, too.
 		over := list.GetChange() == nil || list.GetChange().Id != begun.GetChange()
 		members := list.GetMembers().GetMembers()
 		switch {
@@ -284,8 +287,8 @@ func (c *Cluster) change(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	}
 }
 
-// staying are the members but for the one that a change under way removes: an addition that the
-// change takes back has not come to its end.
+// staying returns the members without the one that a change under way removes. If the change undoes
+// an addition, that addition was not completed.
 func staying(all []*clusterpb.CoreMember, change *clusterpb.CoreChange) []*clusterpb.CoreMember {
 	return slices.DeleteFunc(slices.Clone(all), func(m *clusterpb.CoreMember) bool {
 		return m.Replica == change.GetRemoveReplica()
@@ -309,8 +312,8 @@ func (c *Cluster) Remove(ctx context.Context, id uint64) ([]backend.Member, erro
 		func(all []*clusterpb.CoreMember) bool { return memberOfServer(all, id) == nil })
 }
 
-// Update implements backend.Cluster: it records where a member is, or is going to be. The server of
-// a member says the last word, and one that answers where it was is there.
+// Update implements backend.Cluster. It records the present or the next address of a member. The
+// member's server decides in the end: if it answers at its former address, that address stays.
 func (c *Cluster) Update(
 	ctx context.Context, id uint64, peerURLs []string,
 ) ([]backend.Member, error) {
@@ -391,7 +394,7 @@ func (c *Cluster) MoveLeader(ctx context.Context, id uint64) error {
 	}
 }
 
-// Peers lists the other members, by what is applied here.
+// Peers lists the other members in the applied state of this server.
 func (c *Cluster) Peers() (peers []etcdmetrics.Peer) {
 	self := c.MemberID()
 	for _, m := range c.Store.Members().GetMembers() {

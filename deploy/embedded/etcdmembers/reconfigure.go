@@ -6,14 +6,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Changes of the members that etcd's clients ask for pass the checks that etcd has by default
-// (--strict-reconfig-check), by what the leader knows of who answers. All members count as started:
-// a server that is added runs already. `tidemark core` is laxer where that is safe: a server is
-// added, or takes the place of a member, as long as the voters that answer stay a majority.
+// Changes of the members by clients of etcd must pass the checks that etcd makes by default
+// (--strict-reconfig-check). The checks use the leader's knowledge of which members answer. All
+// members count as started, because a server that is added is running already. `tidemark core` is
+// less strict where that is safe: a server may be added, or replace a member, as long as the voters
+// that answer remain a majority.
 
-// mayAdd is etcd's check before a member is added, with a vote or without one: the members that
-// answer would be a majority of the voters if there were one voter more, which does not answer. A
-// single member may always get a second one.
+// mayAdd is etcd's check before a member is added, with a vote or without one. The members that
+// answer must be a majority even if there were one more voter that does not answer. A single member
+// may always get a second one.
 func mayAdd(now *clusterpb.ListCoreResponse) error {
 	voters, answering := votersOf(now)
 	if voters > 1 && answering < (voters+1)/2+1 {
@@ -22,9 +23,9 @@ func mayAdd(now *clusterpb.ListCoreResponse) error {
 	return nil
 }
 
-// mayRemove is etcd's check before a member is removed: the other voters that answer have to be a
-// majority of the other voters. A member without a vote, or one that does not answer, may always be
-// removed, but for the only voter.
+// mayRemove is etcd's check before a member is removed. The other voters that answer must be a
+// majority of the other voters. A member without a vote, or a member that does not answer, may
+// always be removed, except for the only voter.
 func mayRemove(now *clusterpb.ListCoreResponse, m *clusterpb.CoreMember) error {
 	if m.Role == clusterpb.ReplicaRole_LEARNER {
 		return nil
@@ -38,7 +39,7 @@ func mayRemove(now *clusterpb.ListCoreResponse, m *clusterpb.CoreMember) error {
 	return nil
 }
 
-// votersOf counts the voters, and those of them that answer the leader.
+// votersOf counts the voters, and the voters that answer the leader.
 func votersOf(now *clusterpb.ListCoreResponse) (all, answering int) {
 	for _, m := range now.GetMembers().GetMembers() {
 		if m.Role == clusterpb.ReplicaRole_LEARNER {

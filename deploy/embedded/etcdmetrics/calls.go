@@ -10,13 +10,13 @@ import (
 )
 
 // Calls counts the calls of the etcd API by gRPC and on connections of requests. Safe for
-// concurrent use; a nil Calls counts nothing.
+// concurrent use. A nil Calls counts nothing.
 type Calls struct {
 	started, received, sent, handled *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
 }
 
-// NewCalls makes a Calls whose metrics are in a registry.
+// NewCalls makes a Calls with metrics in a registry.
 func NewCalls(r prometheus.Registerer) *Calls {
 	labels := []string{"grpc_type", "grpc_service", "grpc_method"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -37,7 +37,7 @@ func NewCalls(r prometheus.Registerer) *Calls {
 	return c
 }
 
-// Method is the metrics of one method.
+// Method holds the metrics of one method.
 type Method struct {
 	calls                   *Calls
 	labels                  []string
@@ -71,7 +71,7 @@ func (c *Calls) Method(service, name string, d *grpc.StreamDesc) *Method {
 	return m
 }
 
-// Begin counts a call, and gives what is called with its error when it ends.
+// Begin counts a call, and returns a function to call with its error at its end.
 func (m *Method) Begin() (end func(error)) {
 	if m == nil {
 		return func(error) {}
@@ -96,7 +96,8 @@ func (m *Method) Begin() (end func(error)) {
 	}
 }
 
-// Stream is a stream whose messages are counted, with a context; a nil Method counts nothing.
+// Stream returns a stream with a context whose messages are counted. With a nil Method nothing is
+// counted.
 func (m *Method) Stream(ctx context.Context, s grpc.ServerStream) grpc.ServerStream {
 	return &stream{s, ctx, m}
 }

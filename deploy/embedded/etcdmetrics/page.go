@@ -9,38 +9,38 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// State is what a member knows of its part of the coordination store.
+// State is the state of a member's part of the store.
 type State struct {
 	HasLeader, IsLeader, IsLearner bool
-	// ID is the member's, in hexadecimal; Version and ClusterVersion are those of etcd that clients
-	// are told.
+	// ID is the member's id, in hexadecimal. Version and ClusterVersion are the versions of etcd that
+	// clients see.
 	ID, Version, ClusterVersion string
-	// Committed and Applied are indexes of the log.
+	// Committed and Applied are indexes in the log.
 	Committed, Applied uint64
-	// Peers is how many other members there are.
+	// Peers is the number of other members.
 	Peers int
-	// Revision and Compacted are those of the keys.
+	// Revision is the newest revision of the keys. Compacted is the compacted revision.
 	Revision, Compacted uint64
-	// Used is the size that counts for the quota, and Allocated what the store takes, in bytes.
+	// Used is the size that counts for the quota. Allocated is the size of the store on disk. Both are
+	// in bytes.
 	Used, Allocated uint64
-	// Quota is the size above which nothing is put, in bytes; without a quota the size that the disk
-	// has room for, since etcd's alerts compare the other sizes with it.
+	// Quota is the size above which puts are refused, in bytes. Without a quota it is the size for
+	// which the disk has space, because etcd's alerts compare the other sizes with it.
 	Quota uint64
 }
 
 // Page gathers the metrics. It implements prometheus.Gatherer.
 type Page struct {
-	// Own are the server's own metrics, and Process those of the process. More are further ones, whose
-	// names are etcd's.
+	// Own has the server's own metrics. Process has the metrics of the process. More has further
+	// metrics with etcd's names.
 	Own, Process, More prometheus.Gatherer
-	// State is what this server's part of the store says; false: there is none.
+	// State returns the state of this server's part of the store. It returns false if there is none.
 	State func() (State, bool)
 }
 
 var _ prometheus.Gatherer = (*Page)(nil)
 
-// renamed are the own metrics that are etcd's under another name: the sum of all series that have
-// the labels.
+// renamed maps own metrics to etcd's names. The value is the sum of all series with these labels.
 var renamed = []struct {
 	own    string
 	labels map[string]string
@@ -83,8 +83,8 @@ var renamed = []struct {
 
 const (
 	applies = "tidemark_host_apply_seconds"
-	// slowApply is from how many seconds on etcd calls an application slow. The next bound of applies
-	// is 0.16384.
+	// slowApply is the duration in seconds above which etcd calls an application slow. The next larger
+	// bound of the histogram is 0.16384.
 	slowApply = 0.1
 )
 
@@ -123,7 +123,7 @@ func (p *Page) Gather() ([]*dto.MetricFamily, error) {
 	return more, err
 }
 
-// slowApplies are the applications that took longer than slowApply.
+// slowApplies returns the number of applications that took longer than slowApply.
 func slowApplies(f *dto.MetricFamily) *dto.MetricFamily {
 	slow := 0.0
 	if m := sumOf(f, core); m != nil && m.Histogram != nil {
@@ -143,7 +143,7 @@ func family(name, help string, kind dto.MetricType, m *dto.Metric) *dto.MetricFa
 	return &dto.MetricFamily{Name: &name, Help: &help, Type: &kind, Metric: []*dto.Metric{m}}
 }
 
-// sumOf adds up the series of a family that have the labels; nil if none has.
+// sumOf adds up the series of a family that have the labels. It returns nil if there is none.
 func sumOf(f *dto.MetricFamily, labels map[string]string) *dto.Metric {
 	var sum *dto.Metric
 	for _, m := range f.Metric {
@@ -174,7 +174,7 @@ func has(m *dto.Metric, labels map[string]string) bool {
 	return found == len(labels)
 }
 
-// families are the metrics of the state.
+// families returns the metrics of the state.
 func (s *State) families() (all []*dto.MetricFamily) {
 	add := func(name, help string, value float64, label, of string) {
 		m := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}

@@ -10,28 +10,28 @@ import (
 )
 
 const (
-	// probeEvery is how often the way to each other member and back is timed, and probeTimeout how
-	// long it may take, as in etcd.
+	// probeEvery is the interval at which the round trip to each other member is measured.
+	// probeTimeout limits one measurement. Both are as in etcd.
 	probeEvery, probeTimeout = 5 * time.Second, 5 * time.Second
 )
 
-// Watched is what a Watcher looks at.
+// Watched has the functions through which a Watcher observes the members.
 type Watched struct {
-	// Leader is the member that leads, 0 if none does, and a channel that is closed when that has
-	// changed.
+	// Leader returns the member that leads, or 0, and a channel that is closed when the leader
+	// changes.
 	Leader func() (leader uint64, changed <-chan struct{})
-	// Peers are the other members, and Ask makes a small call to one.
+	// Peers returns the other members. Ask makes a small call to a member.
 	Peers func() []Peer
 	Ask   func(context.Context, Peer) error
 }
 
-// ID is a member's id as etcd's metrics and tools print it.
+// ID formats a member's id as etcd's metrics and tools do.
 func ID(id uint64) string { return fmt.Sprintf("%x", id) }
 
 // Peer is another member: its id in hexadecimal, and its address.
 type Peer struct{ ID, Address string }
 
-// Watcher measures what has to be seen while it happens.
+// Watcher measures events that must be observed while they happen.
 type Watcher struct {
 	changes    prometheus.Counter
 	roundTrips *prometheus.HistogramVec
@@ -46,7 +46,7 @@ func NewWatcher(r prometheus.Registerer) *Watcher {
 		roundTrips: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcd_network_peer_round_trip_time_seconds",
 			Help: "Time of a small call to another member. One that fails counts for nothing.",
-			// As in etcd: 0.1 ms to 3.3 s.
+			// These are etcd's buckets: 0.1 ms to 3.3 s.
 			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 16)}, []string{"To"}),
 	}
 	r.MustRegister(w.changes, w.roundTrips)

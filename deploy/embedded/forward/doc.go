@@ -1,49 +1,51 @@
-// Package forward passes calls of the etcd API on. A server that has no part of the coordination
-// store hands the calls of its clients to a member of the core, and the answers back; so clients of
+// Package forward forwards calls of the etcd API. A server without a part of the coordination store
+// forwards the calls of its clients to a member of the core, and returns the answers. So clients of
 // etcd may have any server among their endpoints.
 //
-// # How a call goes
+// # The path of a call
 //
-// A call is passed on once: the member that gets it answers or refuses, and passes nothing on. The
-// call says that it is passed on, and who the client is (Config.Outgoing); users are judged at the
-// member. A server whose own part of the store opens meanwhile answers by itself (Config.Local).
+// A call is forwarded once: the member that gets the call answers or refuses, and never forwards
+// it. The call says that it is forwarded, and who the client is (Config.Outgoing). The member
+// checks the user's rights. If this server's own part of the store opens meanwhile, this server
+// answers the call itself (Config.Local).
 //
-// The same member is asked first until it fails, then the others. A member fails, too, at which
-// calls wait in vain for a second: it may be cut off from the other members, or its log may stand
-// still. What has become of a request decides what is done when a member fails:
+// The same member is asked first until it fails, then the others. A member at which calls wait in
+// vain for a second also counts as failed: it may be disconnected from the other members, or its
+// log may hang. When a member fails, the fate of the request decides the next step:
 //
 //   - The request was not sent, or the member has refused it before anything was done: the next
 //     member is asked. When all members were asked in vain, they are asked again for a while
-//     (Config.Patience), and then the client hears coordpb.ErrNotSent.
+//     (Config.Patience). After that, the client gets coordpb.ErrNotSent.
 //   - The request was sent, there is no answer, and the method changes nothing: the next member is
 //     asked.
 //   - The request was sent, there is no answer, and the method may change something: the client
-//     hears Unavailable, as from a member of etcd that fails.
+//     gets Unavailable, as from a member of etcd that fails.
 //
-// A call with a deadline is begun at a member only while enough of its time is left for the client
-// to hear that nothing was sent.
+// A call with a deadline is sent to a member only while enough of its time is left to tell the
+// client that nothing was sent.
 //
-// Calls for the member that leads begin there (ofLeader). The health of the server is that of a
-// member that is well (Healthy).
+// Calls for the member that leads are sent to that member first (ofLeader). The server counts as
+// healthy if it finds a healthy member (Healthy).
 //
-// A stream goes to one member, which is to know of a leader, and ends with it. Clients of etcd
-// begin it again where it was. While the member has answered nothing, the client's messages are
-// kept, and go to another member if the first one refuses the stream (relay).
+// A stream goes to one member, which must know a leader. It ends with that member's stream. Clients
+// of etcd resume such a stream. While the member has answered nothing, the client's messages are
+// kept. They are sent to another member if the first one refuses the stream (relay).
 //
 // # Bounds
 //
 // Flow control reaches from the client to the member: a message of a stream is read from the member
-// when the client's transport has taken over the message before. So a client that does not read has
-// this server hold one message, two windows of flow control, and what the client's transport holds.
-// Parties (package rpc/quota) share the number of calls that are open (maxOpen) and the bytes of
-// requests under way (Config.Bytes); large answers count among those of the server
-// (Config.Answers). The member counts a call again, for the client (rpc.ServerConfig.PassedOn).
+// when the client's transport has accepted the previous message. So for a client that does not
+// read, this server holds one message, two windows of flow control, and the buffers of the client's
+// transport. Principals (package rpc/authn, Config.Party) share the number of open calls (maxOpen)
+// and the bytes of requests under way (Config.Bytes). Large answers count among the server's large
+// answers (Config.Answers). The member also counts a forwarded call for the client
+// (rpc.ServerConfig.PassedOn).
 //
-// Calls have connections of their own, so that the server's own traffic to the core does not wait
-// behind them; each connection has at most Config.PerConnection calls.
+// Forwarded calls have their own connections, so that the server's own traffic to the core does not
+// wait behind them. Each connection has at most Config.PerConnection calls.
 //
 // # Goroutines
 //
-// A stream in both directions has one goroutine that hands the client's messages on. It ends with
-// the stream, and Close waits for it.
+// A bidirectional stream has one goroutine that forwards the client's messages. It ends with the
+// stream, and Close waits for it.
 package forward

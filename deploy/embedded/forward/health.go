@@ -14,15 +14,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// healthMethod is the method by which a member is asked for its health.
+// healthMethod is the method that asks a member for its health.
 var healthMethod = methodOf(grpc_health_v1.Health_ServiceDesc.ServiceName, "Check", 0)
 
-// healthWithin bounds the wait for a member's answer about its health, until the next one is asked.
+// healthWithin limits the wait for a member's answer about its health. After that the next member
+// is asked.
 const healthWithin = 2 * time.Second
 
-// Healthy says why calls are not answered, if no member of the core answers them, or that an alarm
-// is raised which is not among the excluded ones. Unless the answer may be that of the member alone
-// (serializable), the member has to know everything that was acknowledged before.
+// Healthy returns an error if no member of the core answers calls, or if an alarm is raised that is
+// not excluded. Unless the member's own answer is enough (serializable), the member must know
+// everything that was acknowledged before.
 func (f *Forwarder) Healthy(
 	ctx context.Context, serializable bool, excluded map[string]bool,
 ) error {
@@ -33,7 +34,7 @@ func (f *Forwarder) Healthy(
 	defer leave()
 	out, last := f.config.Outgoing(ctx), lastStart(ctx)
 	request := &grpc_health_v1.HealthCheckRequest{Service: coordpb.HealthOf(serializable, excluded)}
-	var why error // a member's words
+	var why error // the reason that a member gives
 	failed := f.rounds(ctx, healthMethod, "", last, func(address string, all []string) bool {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(out, healthWithin)
@@ -63,7 +64,7 @@ func (f *Forwarder) Healthy(
 	return nil
 }
 
-// Corrupt says that the alarm CORRUPT is raised, if a member of the core says so.
+// Corrupt returns an error if a member of the core reports that the alarm CORRUPT is raised.
 func (f *Forwarder) Corrupt(ctx context.Context) error {
 	why, alarm := f.Healthy(ctx, true, map[string]bool{pb.AlarmType_NOSPACE.String(): true}),
 		pb.AlarmType_CORRUPT.String()
@@ -74,8 +75,8 @@ func (f *Forwarder) Corrupt(ctx context.Context) error {
 }
 
 // readable asks a member of an earlier version whether a client can read there. While
-// authentication is enabled, the member refuses a client without a name, but only when the member
-// knows everything, too.
+// authentication is enabled, the member refuses a client without a user. But it does so only after
+// it has confirmed that it knows everything, which is enough.
 func (f *Forwarder) readable(ctx context.Context, l *lane, address string, serializable bool,
 	last time.Time) (fate, error) {
 	request := &pb.RangeRequest{}

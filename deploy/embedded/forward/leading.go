@@ -7,21 +7,14 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// ofLeader are the methods whose calls are for the member that leads: what no other member does,
-// and the status, by which clients look for the leader among their endpoints.
-var ofLeader = map[string]bool{
-	pb.Maintenance_MoveLeader_FullMethodName: true,
-	pb.Maintenance_Status_FullMethodName:     true,
-}
-
-// statusMethod is the method by which a member is asked whether it leads.
+// statusMethod is the method that asks a member whether it leads.
 var statusMethod = methodOf(pb.Maintenance_ServiceDesc.ServiceName, "Status", 1)
 
 // leadsWithin bounds the wait for a member's answer about who leads.
 const leadsWithin = time.Second
 
-// leading asks the members in turn for the address of the one that leads; "" if none says that it
-// does, or the client may not ask.
+// leading asks the members in turn for the address of the leader. It returns "" if no member
+// reports that it leads, or if the client has no permission to ask.
 func (f *Forwarder) leading(ctx context.Context, l *lane, last time.Time) string {
 	for _, address := range f.members.order(f.config.Members(), f.config.Random) {
 		if f.leads(ctx, l, address, last) {

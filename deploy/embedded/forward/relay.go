@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// maxRelayTries bounds how many streams are opened for one of a client.
+	// maxRelayTries limits the number of streams that are opened for one stream of a client.
 	maxRelayTries = 8
-	// maxKept bounds the messages of the client that are kept for another member, together with what
-	// the party may have of requests under way.
+	// maxKept limits the number of the client's messages that are kept for another member. The party's
+	// share of requests under way is a further limit.
 	maxKept = 64
 )
 
-// relay is a stream of a client that is passed on. A member that ends the stream before it has
-// answered anything has told the client nothing yet, so the stream is opened at another member, as
-// long as all that the client has sent is kept: nothing that streams ask is harmful if it is done
-// twice (watches, renewals, snapshots, leaders that are observed).
+// relay is a forwarded stream of a client. If a member ends the stream before it has answered
+// anything, the client has seen nothing yet. So the stream is opened at another member, as long as
+// all messages of the client are kept. The requests of streams can be repeated without harm
+// (watches, renewals, snapshots, observed leaders).
 //
-// Two goroutines work for a stream in both directions: one hands the client's messages on
-// (requests), and the handler's own reads the member's answers and changes the member (pass).
+// Two goroutines work for a bidirectional stream: one forwards the client's messages (requests),
+// and the handler's own goroutine reads the member's answers and changes the member (pass).
 type relay struct {
 	f           *Forwarder
 	lane        *lane
@@ -36,29 +36,31 @@ type relay struct {
 	client      grpc.ServerStream
 	party       string
 
-	// address is the member's, and end ends the stream to it. They are of the handler's goroutine.
+	// address is the address of the member. end ends the stream to it. Both belong to the handler's
+	// goroutine.
 	address string
 	end     func()
 
-	// mu is held while a message is sent, so that another member gets all messages in their order. A
-	// stream that has ended takes nothing, and keeps nobody waiting.
+	// mu is held while a message is sent, so that another member gets all messages in their order.
+	// Sending on a stream that has ended returns at once.
 	mu sync.Mutex
 	// member is the stream to the member.
 	member grpc.ClientStream
-	// kept are the client's messages, of so many bytes; closed: the client sends no more. settled: the
-	// member has answered, or not all could be kept; none are kept any more.
+	// kept has the client's messages. size is their size in bytes. closed is set when the client will
+	// send no more. settled is set when the member has answered, or when not all messages could be
+	// kept. Then no more messages are kept.
 	kept            []proto.Message
 	bytes           int64
 	closed, settled bool
 }
 
-// open opens a stream to a member that serves, and knows of a leader. If no member knows of one, a
-// member without will do: that is for the member to refuse.
+// open opens a stream to a member that serves and knows a leader. If no member knows a leader, it
+// takes one that does not, which may then refuse the stream.
 func (r *relay) open(ctx context.Context) error {
 	f := r.f
 	ctx, last := f.config.Outgoing(ctx), lastStart(ctx)
 	var failure error
-	without := "" // a member that knows of no leader
+	without := "" // a member that knows no leader
 	failed := f.rounds(ctx, r.method, "", last, func(address string, _ []string) bool {
 		if !f.members.serves(address) {
 			switch f.probe(ctx, r.lane, address, last) {
@@ -99,8 +101,8 @@ func (r *relay) begin(ctx context.Context, address string, last time.Time) (fate
 	return answered, nil
 }
 
-// again opens the stream at another member, after the one that it was at has ended it with an error
-// and without an answer. It returns false if it cannot.
+// again opens the stream at another member, after its member has ended it with an error and without
+// an answer. It returns false if that is not possible.
 func (r *relay) again(ctx context.Context, err error) bool {
 	if status.Code(err) != codes.Unavailable || ctx.Err() != nil {
 		return false
@@ -117,7 +119,7 @@ func (r *relay) again(ctx context.Context, err error) bool {
 	}
 	for _, request := range r.kept {
 		if r.member.SendMsg(request) != nil {
-			return true // RecvMsg says why
+			return true // RecvMsg returns the error
 		}
 	}
 	if r.closed {
@@ -126,8 +128,8 @@ func (r *relay) again(ctx context.Context, err error) bool {
 	return true
 }
 
-// send sends a message of the client, and keeps it while it may be needed again. It returns false
-// if nothing more is to be sent.
+// send sends a message of the client, and keeps the message while it may be needed again. It
+// returns false if no more messages may be sent.
 func (r *relay) send(request proto.Message) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,18 +142,18 @@ func (r *relay) send(request proto.Message) bool {
 			r.settleLocked()
 		}
 	}
-	return r.member.SendMsg(request) == nil || !r.settled // RecvMsg says why
+	return r.member.SendMsg(request) == nil || !r.settled // RecvMsg returns the error
 }
 
-// close says that the client sends no more.
+// close records that the client sends no more.
 func (r *relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	_ = r.member.CloseSend() // RecvMsg says what is wrong
+	_ = r.member.CloseSend() // RecvMsg returns the error
 }
 
-// forget has no more messages kept.
+// forget drops the kept messages.
 func (r *relay) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,8 +167,8 @@ func (r *relay) settleLocked() {
 	r.kept, r.bytes, r.settled = nil, 0, true
 }
 
-// pass hands messages on in both directions until the member ends the stream, the client goes, or
-// either side fails. cancel ends the stream to the client.
+// pass forwards messages in both directions until the member ends the stream, the client is gone,
+// or either side fails. cancel ends the stream to the client.
 func (r *relay) pass(ctx context.Context, cancel context.CancelFunc) error {
 	defer func() { r.end() }()
 	if !r.description.ClientStreams {
@@ -177,7 +179,7 @@ func (r *relay) pass(ctx context.Context, cancel context.CancelFunc) error {
 		r.send(request)
 		r.close()
 	} else {
-		// The goroutine ends when the stream to the client has ended, which is after this returns.
+		// The goroutine ends when the stream to the client has ended, which is after the return of pass.
 		r.f.running.Go(func() { r.requests(cancel) })
 	}
 	for tries := 1; ; {
@@ -207,7 +209,7 @@ func (r *relay) pass(ctx context.Context, cancel context.CancelFunc) error {
 	}
 }
 
-// requests hands the client's messages on.
+// requests forwards the client's messages.
 func (r *relay) requests(cancel context.CancelFunc) {
 	for {
 		request := r.method.input.New().Interface()
@@ -226,8 +228,8 @@ func (r *relay) requests(cancel context.CancelFunc) {
 	}
 }
 
-// ended is the error with which the member has ended the stream. A member that does not serve any
-// more, or has known of no leader for too long, is left.
+// ended returns the error with which the member has ended the stream. If the member no longer
+// serves, or has not known a leader for too long, another member is preferred.
 func (r *relay) ended(err error) error {
 	if status.Code(err) == codes.Unavailable {
 		r.f.members.failed(r.address, r.f.config.Members())

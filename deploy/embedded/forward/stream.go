@@ -20,20 +20,20 @@ var rangeMethod = methodOf(pb.KV_ServiceDesc.ServiceName, "Range", 0)
 // probeWithin bounds the wait for a member's answer to probe.
 const probeWithin = time.Second
 
-// probed is what a member answers to probe.
+// probed is a member's answer to probe.
 type probed uint8
 
 const (
 	// silent: the member does not serve, or does not answer.
 	silent probed = iota
-	// leaderless: the member serves, and knows of no leader.
+	// leaderless: the member serves, and knows no leader.
 	leaderless
-	// serving: the member serves, and knows of a leader.
+	// serving: the member serves, and knows a leader.
 	serving
 )
 
-// probe asks a member whether it serves. A request that names no key is refused as invalid before
-// the user is judged or anything is read.
+// probe asks a member whether it serves. A request without a key is refused as invalid before the
+// user's rights are checked or anything is read.
 func (f *Forwarder) probe(ctx context.Context, l *lane, address string, last time.Time) probed {
 	ctx, cancel := context.WithTimeout(withLeader(ctx), probeWithin)
 	defer cancel()
@@ -49,7 +49,7 @@ func (f *Forwarder) probe(ctx context.Context, l *lane, address string, last tim
 	return serving
 }
 
-// withLeader has a member refuse a call while it knows of no leader.
+// withLeader makes a member refuse a call while it knows no leader.
 func withLeader(ctx context.Context) context.Context {
 	shown, _ := metadata.FromOutgoingContext(ctx)
 	shown = shown.Copy()
@@ -57,7 +57,7 @@ func withLeader(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, shown)
 }
 
-// streamHandler passes calls with several messages on.
+// streamHandler forwards calls with several messages.
 func (f *Forwarder) streamHandler(m *method, d grpc.StreamDesc) grpc.StreamHandler {
 	return func(_ any, client grpc.ServerStream) error {
 		ctx, cancel := context.WithCancel(client.Context())
@@ -87,14 +87,14 @@ func (f *Forwarder) streamHandler(m *method, d grpc.StreamDesc) grpc.StreamHandl
 	}
 }
 
-// errUnread is what a client hears that leaves too much unread. Clients of etcd begin a stream of
-// watches again where it was.
+// errUnread is the error for a client that leaves too much unread. Clients of etcd resume a stream
+// of watches after this error.
 var errUnread = status.Error(codes.Unavailable, "etcdserver: this stream is ended: too many "+
 	"messages wait here for clients that do not read")
 
-// count counts a message of a stream among the large answers of this server. A message that finds
-// no room there waits, as long as not too much waits already. Of messages that are larger than what
-// may wait, one waits at a time.
+// count counts a message of a stream among this server's large answers. If there is no space, the
+// message waits, unless too much is waiting already. Of messages that are larger than the limit for
+// waiting messages, one waits at a time.
 func (f *Forwarder) count(ctx context.Context, message proto.Message) (any, error) {
 	size := proto.Size(message)
 	counted, err := f.config.Answers.Bound(ctx, message, size)
@@ -114,4 +114,22 @@ func (f *Forwarder) count(ctx context.Context, message proto.Message) (any, erro
 	}
 	defer f.waiting.Give(party, int64(size))
 	return f.config.Answers.Wait(ctx, message, size)
+}
+
+// Describe makes the description of a service that forwards all calls. Its methods have the same
+// order as in the given description. It panics if the service is not defined in a linked protobuf
+// file.
+func (f *Forwarder) Describe(d *grpc.ServiceDesc) *grpc.ServiceDesc {
+	to := &grpc.ServiceDesc{ServiceName: d.ServiceName, Metadata: d.Metadata}
+	for i, of := range d.Methods {
+		m := methodOf(d.ServiceName, of.MethodName, i)
+		to.Methods = append(to.Methods, grpc.MethodDesc{MethodName: of.MethodName,
+			Handler: f.unaryHandler(m)})
+	}
+	for i, of := range d.Streams {
+		m := methodOf(d.ServiceName, of.StreamName, i)
+		of.Handler = f.streamHandler(m, of)
+		to.Streams = append(to.Streams, of)
+	}
+	return to
 }

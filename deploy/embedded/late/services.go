@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/deploy/embedded/etcdmetrics"
 	"github.com/tidemarkdb/tidemark/deploy/embedded/forward"
+	"github.com/tidemarkdb/tidemark/rpc/callspans"
 )
 
 // Services are gRPC services that are registered before the server's own implementation of them
@@ -19,18 +20,20 @@ type Services struct {
 	// not. The description has the methods of the given one, in the same order, and needs no service
 	// value. Substitute is set before Register is called.
 	Substitute func(*grpc.ServiceDesc) *grpc.ServiceDesc
-	// Client adds to the context of a call what is known of its client, or says why the call is
-	// refused before anything is done. It is set before anything is served.
+	// Client adds the known facts about a call's client to the context of the call, or returns why the
+	// call is refused before anything is done. It is set before anything is served.
 	Client func(context.Context) (context.Context, error)
-	// Ready says that the server's own services can answer. It is set before Begin is called.
+	// Ready reports whether the server's own services can answer. It is set before Begin is called.
 	Ready func() bool
-	// Calls counts calls for the metrics of etcd; nil: nothing does. It is set before Register is
-	// called.
+	// Calls counts calls for the metrics of etcd. If it is nil, they are not counted. It is set before
+	// Register is called.
 	Calls *etcdmetrics.Calls
+	// Spans makes the spans of calls. It is set before Register is called.
+	Spans *callspans.Maker
 
-	// substitutes are the descriptions that Substitute has made, by the names of the services.
+	// substitutes holds the results of Substitute, by the names of the services.
 	substitutes map[string]*grpc.ServiceDesc
-	// serving are the server's own services, by their names; nil before Begin and after End.
+	// serving has the server's own services, by their names. It is nil before Begin and after End.
 	serving atomic.Pointer[map[string]service]
 	running atomic.Int64
 }
@@ -41,7 +44,7 @@ type service struct {
 	implementation any
 }
 
-// Register registers the services. Begin brings the server's own implementations.
+// Register registers the services. Begin adds the server's own implementations.
 func (l *Services) Register(to grpc.ServiceRegistrar, services ...*grpc.ServiceDesc) {
 	if l.substitutes == nil {
 		l.substitutes = make(map[string]*grpc.ServiceDesc)
@@ -63,7 +66,8 @@ func (l *Services) Register(to grpc.ServiceRegistrar, services ...*grpc.ServiceD
 	}
 }
 
-// Own returns the server's own service of a name; false: it does not answer at present, or ever.
+// Own returns the server's own service with a name. It returns false if that service does not
+// answer at present, or does not exist.
 func (l *Services) Own(name string) (*grpc.ServiceDesc, any, bool) {
 	serving := l.serving.Load()
 	if serving == nil || !l.Ready() {
@@ -97,6 +101,8 @@ func (l *Services) method(
 		if err != nil {
 			return nil, err
 		}
+		ctx, traced := l.Spans.Call(ctx, name+"/"+description.Methods[at].MethodName)
+		defer func() { traced(err) }()
 		known, err := l.Client(ctx)
 		if err != nil {
 			_ = grpc.SetTrailer(ctx, forward.NotServed())
@@ -116,7 +122,9 @@ func (l *Services) stream(
 		if err != nil {
 			return err
 		}
-		ctx, err := l.Client(stream.Context())
+		ctx, traced := l.Spans.Stream(stream.Context(), name+"/"+description.Streams[at].StreamName)
+		defer func() { traced(err) }()
+		ctx, err = l.Client(ctx)
 		if err != nil {
 			stream.SetTrailer(forward.NotServed())
 			return err
@@ -125,8 +133,8 @@ func (l *Services) stream(
 	}
 }
 
-// Begin has the services that add registers answer calls from now on. Their descriptions have the
-// same methods, in the same order, as those given to Register.
+// Begin makes the services that add registers answer calls from now on. Their descriptions have the
+// same methods, in the same order, as the descriptions given to Register.
 func (l *Services) Begin(add func(grpc.ServiceRegistrar)) {
 	serving := make(registrar)
 	add(serving)
@@ -134,13 +142,13 @@ func (l *Services) Begin(add func(grpc.ServiceRegistrar)) {
 	l.serving.Store(&all)
 }
 
-// End has the substitutes answer calls from now on.
+// End makes the substitutes answer calls from now on.
 func (l *Services) End() { l.serving.Store(nil) }
 
-// Serving says that calls go to the server's own services, if they can answer.
+// Serving reports whether calls go to the server's own services, if these can answer.
 func (l *Services) Serving() bool { return l.serving.Load() != nil }
 
-// Running returns how many calls of one request and one answer are under way.
+// Running returns the number of unary calls under way.
 func (l *Services) Running() int64 { return l.running.Load() }
 
 // registrar collects services.

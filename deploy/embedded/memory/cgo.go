@@ -2,6 +2,6 @@
 
 package memory
 
-// TablesOutsideGo says that Pebble allocates block caches and memtables in C: Go's garbage
-// collector does not count them.
+// TablesOutsideGo reports whether Pebble allocates block caches and memtables in C, where Go's
+// garbage collector does not count them. With cgo it does.
 const TablesOutsideGo = true

@@ -6,46 +6,46 @@ import (
 	"runtime/metrics"
 )
 
-// A server's heap holds its block cache and memtables, some hundred MiB that hardly change, and
-// what requests leave behind, which is small and short-lived. Go's default lets garbage grow to the
-// size of all that is live: too little for a server with nothing in its caches, which would collect
-// all the time, and needlessly much for a full one. So the garbage may have gcHeadroom, whatever is
-// live, as far as the percentage stays within its bounds.
+// A server's heap has its block cache and memtables, some hundred MiB that hardly change, and the
+// garbage of requests, which is small and short-lived. By default Go lets garbage grow to the size
+// of the live memory. That is too little for a server with empty caches, which would collect all
+// the time, and too much for a server with full caches. So the garbage may take gcHeadroom,
+// whatever the live memory is, as far as the percentage stays within its limits.
 const (
 	gcHeadroom                 = 384 << 20
 	minGCPercent, maxGCPercent = 50, 400
-	// maxCoreGCPercent is the highest of a process whose servers are members of the core only, and so
-	// have no data in their caches.
+	// maxCoreGCPercent is the highest percentage in a process whose servers are only members of the
+	// core, and so have no data in their caches.
 	maxCoreGCPercent             = 200
 	liveHeap                     = "/gc/heap/live:bytes"
 	smallestChangeOfPercent uint = 10
 )
 
-// Collector is what the garbage collector is set up by.
+// Collector configures the garbage collector.
 type Collector struct {
-	// GOGC and GOMEMLIMIT are what the environment of the process says (see the documentation of Go).
-	// Each decides if it says anything.
+	// GOGC and GOMEMLIMIT are the environment variables of the process (see the documentation of
+	// Go). Each takes precedence if it is set.
 	GOGC, GOMEMLIMIT string
-	// Limit is how many bytes the process may use; see MemoryLimit.
+	// Limit is the number of bytes that the process may use; see MemoryLimit.
 	Limit int64
-	// CoreOnly says that none of the servers is a data node.
+	// CoreOnly is set if none of the servers is a data node.
 	CoreOnly bool
-	// Cache, MemTable and LogMemTable are the sizes in bytes that the server was given; 0: by the
-	// limit.
+	// Cache, MemTable and LogMemTable are the configured sizes in bytes. 0 means that the size is
+	// derived from the limit.
 	Cache, MemTable, LogMemTable int64
 }
 
-// needs is what the limit is divided for.
+// needs returns the needs for dividing the limit.
 func (c *Collector) needs() Needs {
 	return Needs{Node: !c.CoreOnly, Core: true, Cache: c.Cache, MemTable: c.MemTable,
 		LogMemTable: c.LogMemTable}
 }
 
-// TuneCollector sets the garbage collector up for a process that does little else than run servers.
-// Call it once.
+// TuneCollector configures the garbage collector for a process that does little else than run
+// servers. Call it once.
 //
-// The collector works the more the nearer the process comes to the limit, and takes no more than
-// half of the processor time for that: it cannot make room for what is in use.
+// The collector works more the nearer the process comes to the limit. It takes at most half of the
+// processor time for that, because it cannot free memory that is in use.
 func TuneCollector(c Collector) {
 	if c.GOMEMLIMIT == "" {
 		debug.SetMemoryLimit(ofGo(c.Limit, c.needs(), TablesOutsideGo))
@@ -63,8 +63,8 @@ func TuneCollector(c Collector) {
 	t.watch()
 }
 
-// ofGo is how much of a limit is memory that Go's collector knows of. outside says that block
-// caches and memtables are not.
+// ofGo returns the part of a limit that Go's collector manages. outside is set if block caches and
+// memtables are not managed by it.
 func ofGo(limit int64, n Needs, outside bool) int64 {
 	if !outside {
 		return limit
@@ -76,17 +76,17 @@ func ofGo(limit int64, n Needs, outside bool) int64 {
 	return limit - sizes.Tables()
 }
 
-// collectorTuner sets the percentage anew after each collection.
+// collectorTuner sets the percentage after each collection.
 type collectorTuner struct {
-	// percent is what is set, most the highest that may be.
+	// percent is the present percentage. most is the highest allowed percentage.
 	percent, most int
 	set           func(percent int)
 }
 
-// watch has adjust called after the next collection, by a finalizer: the runtime's own goroutine
-// runs it.
+// watch makes the runtime call adjust after the next collection, by a finalizer, on the runtime's
+// own goroutine.
 func (t *collectorTuner) watch() {
-	// Not a tiny object: those share their finalizer with neighbours.
+	// The object must not be tiny: tiny objects share their finalizer with neighbours.
 	mark := new([64]byte)
 	runtime.SetFinalizer(mark, func(*[64]byte) {
 		sample := []metrics.Sample{{Name: liveHeap}}
@@ -98,7 +98,7 @@ func (t *collectorTuner) watch() {
 	})
 }
 
-// adjust sets the percentage for so many live bytes, if it is not much the same.
+// adjust sets the percentage for a number of live bytes, unless the change would be small.
 func (t *collectorTuner) adjust(live uint64) {
 	percent := percentFor(live, t.most)
 	if diff := percent - t.percent; max(diff, -diff) >= int(smallestChangeOfPercent) ||
@@ -108,7 +108,8 @@ func (t *collectorTuner) adjust(live uint64) {
 	}
 }
 
-// percentFor is the percentage that gives gcHeadroom above so many live bytes, but at most most.
+// percentFor returns the percentage that gives gcHeadroom above a number of live bytes. The result
+// is at most most.
 func percentFor(live uint64, most int) int {
 	return int(min(max(100*gcHeadroom/max(1, live), minGCPercent), uint64(most)))
 }

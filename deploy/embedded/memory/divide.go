@@ -5,69 +5,72 @@ import "fmt"
 // MiB is the unit of the table of shares.
 const MiB = 1 << 20
 
-// Needs is what a server's memory is divided for.
+// Needs describes the server whose memory is divided.
 type Needs struct {
 	// Node and Core are the roles of the server.
 	Node, Core bool
-	// Cache, MemTable and LogMemTable are sizes in bytes that were given by the user; 0: by the
-	// limit. Cache and MemTable are those of the data node, LogMemTable is that of each Raft log.
+	// Cache, MemTable and LogMemTable are sizes in bytes that the user has set. 0 means that the size
+	// is derived from the limit. Cache and MemTable are for the data node. LogMemTable is for each
+	// Raft log.
 	Cache, MemTable, LogMemTable int64
 }
 
 // Sizes are the sizes in bytes of the parts of a server. Sizes of a role that the server does not
 // have are 0.
 type Sizes struct {
-	// Limit is what was divided.
+	// Limit is the limit that was divided.
 	Limit int64
 
-	// Cache is the block cache of the data. Pebble counts the memtables of the data against it.
+	// Cache is the size of the block cache of the data. Pebble counts the memtables of the data
+	// against it.
 	Cache int64
-	// MemTable is one memtable of the data; there are up to memTables.
+	// MemTable is the size of one memtable of the data. See memTables for their number.
 	MemTable int64
-	// LogMemTable is one memtable of the data node's Raft log, LogCache the block cache of that log.
+	// LogMemTable is the size of one memtable of the data node's Raft log. LogCache is the size of the
+	// block cache of that log.
 	LogMemTable, LogCache int64
-	// CoreMemTable and CoreCache are those of the core's state, CoreLogMemTable and CoreLogCache
-	// those of the core's Raft log.
+	// CoreMemTable and CoreCache are the sizes for the core's state. CoreLogMemTable and CoreLogCache
+	// are the sizes for the core's Raft log.
 	CoreMemTable, CoreCache       int64
 	CoreLogMemTable, CoreLogCache int64
 
-	// Requests bounds what clients' requests take: those of the data path with what waits to be
-	// sent to clients, and decoded messages of gRPC calls.
+	// Requests limits the memory of clients' requests: requests of the data path together with answers
+	// that wait to be sent, and decoded messages of gRPC calls.
 	Requests int64
-	// Receiving bounds messages of gRPC calls that are not complete.
+	// Receiving limits the messages of gRPC calls that are not completely received.
 	Receiving int64
-	// Answers bounds large answers of the etcd API that are on their way to clients.
+	// Answers limits large answers of the etcd API that are being sent to clients.
 	Answers int64
-	// Forwarded bounds requests of the etcd API that are passed on to another server.
+	// Forwarded limits requests of the etcd API that are forwarded to another server.
 	Forwarded int64
-	// Gateway bounds requests of the etcd API as JSON.
+	// Gateway limits requests of the etcd API as JSON.
 	Gateway int64
-	// LargeAnswers is how many answers of up to LargestAnswer bytes are read from the core's stores at
-	// a time.
+	// LargeAnswers is the number of answers of up to LargestAnswer bytes that are read from the core's
+	// stores at a time.
 	LargeAnswers  int
 	LargestAnswer int64
 
-	// RaftPending bounds entries that wait for the data node's Raft log, RaftInbox messages of peers
-	// that were received and not looked at. CoreRaftPending and CoreRaftInbox are the same of the
-	// core's member.
+	// RaftPending limits entries that wait for the data node's Raft log. RaftInbox limits received
+	// messages of peers that wait to be processed. CoreRaftPending and CoreRaftInbox are the same for
+	// the core's member.
 	RaftPending, RaftInbox         int64
 	CoreRaftPending, CoreRaftInbox int64
-	// PeerQueues bounds what waits to be sent to other servers, for each of the two roles.
+	// PeerQueues limits the messages that wait to be sent to other servers, for each of the two roles.
 	PeerQueues int64
 
-	// Commands bounds the commands of each of the core's two stores whose outcome is open.
+	// Commands limits the commands of each of the core's two stores whose outcome is not known yet.
 	Commands int64
-	// WatchQueues bounds events that wait for watchers, WatchRecent the newest events that are kept
-	// in memory for watchers, both in each of the two stores.
+	// WatchQueues limits events that wait for watchers. WatchRecent limits the newest events that are
+	// kept in memory for watchers. Both are for each of the two stores.
 	WatchQueues, WatchRecent int64
-	// Newest bounds the newest versions of keys that each of the two stores remembers.
+	// Newest limits the newest versions of keys that each of the two stores remembers.
 	Newest int64
 
-	// Reads bounds the timestamp caches of all partitions together, Recent the recently written keys
-	// that the leaders of partitions remember.
+	// Reads limits the timestamp caches of all partitions together. Recent limits the recently written
+	// keys that the leaders of partitions remember.
 	Reads, Recent int64
 
-	// Garbage is what the garbage collector may leave between two collections.
+	// Garbage is the amount of garbage that may accumulate between two collections.
 	Garbage int64
 
 	parts []Part
@@ -79,11 +82,11 @@ type Part struct {
 	Bytes int64
 }
 
-// Parts are all parts. Together they are at most the limit.
+// Parts returns all parts. Together they are at most the limit.
 func (s *Sizes) Parts() []Part { return s.parts }
 
-// Tables is what block caches and memtables take at most. In a program that was built with cgo
-// that is memory which Go's garbage collector does not know of.
+// Tables returns the maximum size of block caches and memtables. In a program built with cgo, Go's
+// garbage collector does not manage that memory.
 func (s *Sizes) Tables() (bytes int64) {
 	for _, p := range s.parts {
 		switch p.Name {
@@ -94,14 +97,15 @@ func (s *Sizes) Tables() (bytes int64) {
 	return bytes
 }
 
-// memTables is how many memtables an engine has at most, in quarters: four that wait to be flushed,
-// and a quarter that is written until that is noticed (package range/engine).
+// memTables is the maximum size of all memtables of an engine, in quarters of a memtable: four
+// memtables that wait to be flushed, and a quarter that is written before the engine checks again
+// (package range/engine).
 const memTables = 17
 
 func tablesOf(memTable int64) int64 { return memTable * memTables / 4 }
 
-// base is what a process takes for its code, stacks, connections and tables of small things, and
-// baseOfRole what each role adds.
+// base is the memory of a process for its code, stacks, connections and small tables. baseOfRole is
+// the additional memory of each role.
 const (
 	base       = 32 * MiB
 	baseOfRole = 8 * MiB
@@ -133,7 +137,7 @@ const (
 	partNewest      = "core-newest"
 )
 
-// share is how a part takes its part of a limit. least and most are in bytes.
+// share is the share of a part in a limit. least and most are in bytes.
 type share struct {
 	name        string
 	weight      int64
@@ -144,14 +148,14 @@ const (
 	largestMemTable     = 64 * MiB
 	largestLogMemTable  = 16 * MiB
 	largestCoreMemTable = 8 * MiB
-	// partsOfLog is how many quarters of a memtable a Raft log's memtables and block cache take.
+	// partsOfLog is the size of a Raft log's memtables and block cache, in quarters of a memtable.
 	partsOfLog       = memTables + 4
 	largestAnswer    = 64 * MiB
 	mostLargeAnswers = 4
 	mostRecentEvents = 8 * MiB
 )
 
-// shares are the shares of a server with these needs. What is given is not among them.
+// shares returns the shares of a server with these needs, without the parts whose sizes are set.
 func shares(limit int64, n Needs) (all []share) {
 	all = append(all,
 		share{partGarbage, 32, 24 * MiB, limit / 3},
@@ -191,7 +195,7 @@ func shares(limit int64, n Needs) (all []share) {
 	return all
 }
 
-// given are the parts whose sizes do not depend on the limit.
+// given returns the parts whose sizes do not depend on the limit.
 func given(n Needs) (all []Part) {
 	fixed := Part{partBase, base}
 	for _, has := range []bool{n.Node, n.Core} {
@@ -214,9 +218,9 @@ func given(n Needs) (all []Part) {
 	return all
 }
 
-// TooLittle is returned for a limit at which a server cannot run.
+// TooLittle is the error for a limit with which a server cannot run.
 type TooLittle struct {
-	// Limit is the limit in bytes, Least the lowest at which the server runs.
+	// Limit is the limit in bytes. Least is the lowest limit with which the server runs.
 	Limit, Least int64
 }
 
@@ -226,7 +230,7 @@ func (e *TooLittle) Error() string {
 		e.Limit/MiB, (e.Least+MiB-1)/MiB)
 }
 
-// Least is the lowest limit in bytes at which a server with these needs runs.
+// Least returns the lowest limit in bytes with which a server with these needs runs.
 func Least(n Needs) (bytes int64) {
 	for _, p := range given(n) {
 		bytes += p.Bytes
@@ -265,13 +269,13 @@ func Divide(limit int64, n Needs) (*Sizes, error) {
 	return s, nil
 }
 
-// levelUnit is the part of a weight that a level is counted in, so that small levels differ.
+// levelUnit is the unit of levels, as a fraction of a weight, so that small levels differ.
 const levelUnit = 1 << 10
 
-// at is the size of a share at a level.
+// at returns the size of a share at a level.
 func (s share) at(level int64) int64 {
 	if level > s.most/s.weight*levelUnit {
-		return max(s.least, s.most) // also where the product would overflow
+		return max(s.least, s.most) // even if the product would overflow
 	}
 	return max(s.least, min(s.most, s.weight*level/levelUnit))
 }
@@ -283,7 +287,7 @@ func sum(all []share, level int64) (bytes int64) {
 	return bytes
 }
 
-// fill sets the fields by the parts.
+// fill sets the fields from the parts.
 func (s *Sizes) fill(n Needs) {
 	of := make(map[string]int64, len(s.parts))
 	for _, p := range s.parts {
@@ -322,7 +326,7 @@ func (s *Sizes) fill(n Needs) {
 	}
 }
 
-// tables are the memtable of a Raft log and its block cache, which together take so many bytes.
+// tables divides bytes between the memtable of a Raft log and its block cache.
 func tables(bytes, memTable int64) (table, cache int64) {
 	if memTable == 0 {
 		memTable = bytes * 4 / partsOfLog

@@ -12,27 +12,37 @@ import (
 	"strings"
 )
 
-// Limit is how much memory a process may use.
+// Limit is the amount of memory that a process may use.
 type Limit struct {
 	// Bytes is the limit.
 	Bytes int64
-	// Source says where the limit comes from, for people.
+	// Source says where the limit comes from, for display.
 	Source string
 }
 
-// fallback is the limit on a system that does not say how much memory there is.
+// fallback is the limit on a system that does not report its memory.
 const fallback = 2 << 30
 
-// leastMargin is the least that is left of the limit of a control group.
+// leastMargin is the least margin below the limit of a control group.
 const leastMargin = 32 * MiB
 
-// Find returns the limit of this process. goLimit is the process's GOMEMLIMIT in bytes;
-// math.MaxInt64 for none.
+// Find returns the limit of this process. goLimit is the process's GOMEMLIMIT in bytes, or
+// math.MaxInt64.
 //
-// Of the limit of a control group an eighth is left, and leastMargin at least: the kernel counts
-// against that what it keeps for the group's connections and files, pages that are to be written
-// for one. Of a machine's memory half is left, for other programs, and for other servers.
+// An eighth of a control group's limit is kept free, and at least leastMargin, because the kernel
+// also counts its own memory for the group's connections and files, such as pages to be written.
+// Half of a machine's memory is kept free, for other programs and other servers.
 func Find(goLimit int64) Limit { return find(os.DirFS("/"), goLimit) }
+
+// GroupLimit returns the memory limit of the process's control group, in bytes, or 0 if there is
+// none.
+func GroupLimit() int64 {
+	limit, _ := controlGroup(os.DirFS("/"))
+	if limit == math.MaxInt64 {
+		return 0
+	}
+	return max(0, limit)
+}
 
 func find(root fs.FS, goLimit int64) Limit {
 	limit := Limit{fallback, "no limit was found"}
@@ -50,7 +60,7 @@ func find(root fs.FS, goLimit int64) Limit {
 	return limit
 }
 
-// machine is the machine's memory in bytes; 0 if the system does not say.
+// machine returns the machine's memory in bytes, or 0 if the system does not report it.
 func machine(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
@@ -66,9 +76,9 @@ func machine(root fs.FS) int64 {
 	return 0
 }
 
-// controlGroup is the lowest memory limit of the control groups that the process is in, its own and
-// those above, and the file that says so; math.MaxInt64 for none. Both versions of control groups
-// are looked at, since a system may have both.
+// controlGroup returns the lowest memory limit of the process's control groups, its own and those
+// above it, and the file with that limit. It returns math.MaxInt64 if there is none. Both versions
+// of control groups are checked, because a system may have both.
 func controlGroup(root fs.FS) (limit int64, at string) {
 	limit = math.MaxInt64
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
@@ -76,7 +86,7 @@ func controlGroup(root fs.FS) (limit int64, at string) {
 		return limit, ""
 	}
 	mounts := mountsOf(root)
-	// A line is hierarchy:controllers:path; version 2 has hierarchy 0, and no controllers.
+	// A line is hierarchy:controllers:path. Version 2 has hierarchy 0, and no controllers.
 	for line := range strings.Lines(string(text)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(fields) != 3 {
@@ -103,14 +113,14 @@ func hasController(list, name string) bool {
 	return false
 }
 
-// mount is where a hierarchy of control groups is mounted.
+// mount is a mounted hierarchy of control groups.
 type mount struct {
 	version int
-	// root is the group that is mounted at point: in a container it may be the container's own.
+	// root is the group that is mounted at point. In a container it may be the container's own group.
 	root, point string
 }
 
-// mountsOf finds where control groups with a memory controller are mounted.
+// mountsOf finds the mount points of control groups with a memory controller.
 func mountsOf(root fs.FS) (all []mount) {
 	text, err := fs.ReadFile(root, "proc/self/mountinfo")
 	if err != nil {
@@ -139,7 +149,8 @@ func mountsOf(root fs.FS) (all []mount) {
 	return all
 }
 
-// unescape undoes how mountinfo writes blanks and the like: a backslash and three octal digits.
+// unescape decodes the form in which mountinfo writes blanks and other special characters: a
+// backslash and three octal digits.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -159,7 +170,7 @@ func unescape(s string) string {
 func (m mount) below(group string) (dirs []string) {
 	rest, ok := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
 	if !ok || strings.HasPrefix(rest, "/..") {
-		rest = "" // a group outside of what is mounted: the mounted one is above
+		rest = "" // the group is outside the mount: the mounted group is above it
 	}
 	for dir := path.Join("/", rest); ; dir = path.Dir(dir) {
 		dirs = append(dirs, path.Join(m.point, dir))
@@ -169,7 +180,7 @@ func (m mount) below(group string) (dirs []string) {
 	}
 }
 
-// lowest takes the lowest limit that any of the directories' files has.
+// lowest lowers limit to the lowest limit in any of the directories' files.
 func lowest(root fs.FS, dirs, files []string, limit *int64, at *string) {
 	for _, dir := range dirs {
 		for _, file := range files {
@@ -179,7 +190,7 @@ func lowest(root fs.FS, dirs, files []string, limit *int64, at *string) {
 				continue
 			}
 			n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-			if err == nil && n > 0 && n < *limit { // "max" is no number
+			if err == nil && n > 0 && n < *limit { // "max" is not a number
 				*limit, *at = n, name
 			}
 		}

@@ -2,6 +2,6 @@
 
 package memory
 
-// TablesOutsideGo says that Pebble allocates block caches and memtables in C: Go's garbage
-// collector does not count them.
+// TablesOutsideGo reports whether Pebble allocates block caches and memtables in C, where Go's
+// garbage collector does not count them. Without cgo it does not.
 const TablesOutsideGo = false

@@ -23,41 +23,41 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// CoreRecovery says how the consistent core goes on from one member.
+// CoreRecovery is a plan by which the consistent core continues from one member.
 type CoreRecovery struct {
 	Format  int    `json:"format"`
 	ID      string `json:"id"`
 	Created string `json:"created"`
 	Cluster string `json:"cluster"`
 	Server  string `json:"server"`
-	// Member is the replica id that this server has in the core, Replica the one that it gets.
+	// Member is the present replica id of this server in the core. Replica is the id that it will get.
 	Member  uint64 `json:"member"`
 	Replica uint64 `json:"replica"`
-	// Members are the core's, as this one knows them; their addresses.
+	// Members are the addresses of the core's members, as far as this member knows.
 	Members []string `json:"members"`
-	// Version is what the record of members gets.
+	// Version is the next version of the record of members.
 	Version uint64 `json:"version"`
-	// StoreRecovery is of placement's store.
+	// StoreRecovery describes placement's store.
 	StoreRecovery
-	// Coordination is of the coordination store; nil: this member has nothing of one. If there is
-	// one, all of it is lost.
+	// Coordination describes the coordination store. It is nil if this member has no part of that
+	// store. If the cluster has a coordination store, all of it is lost in that case.
 	Coordination *StoreRecovery `json:"coordination,omitempty"`
 	Digest       string         `json:"digest"`
 	Checksum     string         `json:"checksum"`
 }
 
-// StoreRecovery is what a member has of one of the core's stores.
+// StoreRecovery describes a member's copy of one of the core's stores.
 type StoreRecovery struct {
-	// LastIndex and LastTerm are of the last entry of its log.
+	// LastIndex and LastTerm describe the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
-	// MayLack says that changes may be missing that were acknowledged.
+	// MayLack is set if acknowledged changes may be missing.
 	MayLack bool `json:"may_lack"`
-	// Empty says that the member was not filled yet: it has nothing.
+	// Empty is set if the member has no data, because it was not filled yet.
 	Empty bool `json:"empty,omitempty"`
 }
 
-// ErrCorePlan is wrapped by errors that say that a plan is not for what is there.
+// ErrCorePlan is wrapped by errors which say that a plan does not fit the directory.
 var ErrCorePlan = recovery.ErrPlan
 
 func (p *CoreRecovery) sum() string {
@@ -71,7 +71,7 @@ func (p *CoreRecovery) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Check says why a plan that was read cannot be used; nil if it can.
+// Check returns an error if a plan that was read cannot be used.
 func (p *CoreRecovery) Check() error {
 	if p.Format != recovery.Format || p.ID == "" || p.Checksum != p.sum() {
 		return fmt.Errorf("%w: it has another format, was changed, or is not complete; make it anew",
@@ -80,7 +80,7 @@ func (p *CoreRecovery) Check() error {
 	return nil
 }
 
-// PlanCoreRecovery plans how the core goes on from the member of a server that does not run. It
+// PlanCoreRecovery makes a plan by which the core continues from the member of a stopped server. It
 // changes nothing.
 func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreRecovery, err error) {
 	d, err := openStopped(fs, path)
@@ -103,7 +103,7 @@ func PlanCoreRecovery(fs vfs.FS, path string, random func() uint64) (p *CoreReco
 	return p, err
 }
 
-// plan plans how the core goes on from this member.
+// plan makes a plan by which the core continues from this member.
 func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
 	id := c.directory.Identity()
 	p := &CoreRecovery{Format: recovery.Format, ID: datadir.HexID(random()).String(),
@@ -153,9 +153,9 @@ func (c *stoppedCore) plan(random func() uint64) (*CoreRecovery, error) {
 	return p, nil
 }
 
-// ApplyCoreRecovery makes the member of a server that does not run the only one of the core. It can
-// be interrupted at any moment, and is then to be called again with the same plan: the server does
-// not start before. It says whether it was done before.
+// ApplyCoreRecovery makes the member of a stopped server the only member of the core. It can be
+// interrupted at any moment, and must then be called again with the same plan. Until then the
+// server does not start. done reports that it was completed earlier.
 func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, err error) {
 	if err := plan.Check(); err != nil {
 		return false, err
@@ -209,7 +209,7 @@ func ApplyCoreRecovery(fs vfs.FS, path string, plan *CoreRecovery) (done bool, e
 	return false, d.SetRecoveries(records)
 }
 
-// recover does what is not done yet: the states, then the logs, then which member this server is.
+// recover does the remaining steps: the states, then the logs, then this server's membership.
 func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	id := c.directory.Identity()
 	self := &storepb.Member{Replica: plan.Replica, Server: uint64(id.Server),
@@ -244,9 +244,9 @@ func (c *stoppedCore) recover(plan *CoreRecovery) error {
 	return bootstrap.FileDisk{FS: c.directory.FS, Dir: c.directory.Sub("core")}.Store(c.state)
 }
 
-// rewriteLogs has the logs begin anew, as those of another replica, behind what the states have. A
-// log of the coordination store that is not there is made first: should the power go between, it is
-// there the next time, and is written again.
+// rewriteLogs begins both logs again, as those of another replica, after the last index of the
+// states. If the coordination store's log does not exist, it is created first: after a power
+// failure in between, it exists the next time, and is written again.
 func (c *stoppedCore) rewriteLogs(replica keys.ReplicaID) error {
 	if c.core.identity.Replica == replica {
 		return nil

@@ -16,28 +16,28 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// What an operator does with the directories of servers that do not run, when partitions have lost
-// their majority for good. See package recovery.
+// The following types are for the recovery of stopped servers' directories after partitions have
+// permanently lost their majority. See package recovery.
 type (
-	// Survey is what one node has.
+	// Survey describes the content of one node.
 	Survey = recovery.Survey
-	// RecoveryPlan says which partitions go on from which replica.
+	// RecoveryPlan says from which replica each partition continues.
 	RecoveryPlan = recovery.Plan
-	// RecoveryOutcome is what a plan did on one node.
+	// RecoveryOutcome is the result of a plan on one node.
 	RecoveryOutcome = recovery.Outcome
 )
 
 // ErrNothingToRecover is returned if no partition has lost its majority.
 var ErrNothingToRecover = recovery.ErrNothing
 
-// MakeRecoveryPlan makes a plan of the surveys of all nodes but the lost ones.
+// MakeRecoveryPlan makes a plan from the surveys of all nodes except the lost ones.
 func MakeRecoveryPlan(surveys []*Survey, lost []uint64, random func() uint64,
 ) (*RecoveryPlan, error) {
 	return recovery.Make(surveys, lost, datadir.HexID(random()).String(),
 		time.Now().UTC().Format(time.RFC3339))
 }
 
-// openStopped opens the directory of a server that does not run.
+// openStopped opens the directory of a stopped server.
 func openStopped(fs vfs.FS, path string) (*datadir.Directory, error) {
 	if fs == nil {
 		fs = vfs.Default
@@ -56,17 +56,17 @@ func openStopped(fs vfs.FS, path string) (*datadir.Directory, error) {
 	return d, nil
 }
 
-// openDatabases opens the stores of a part of a server that does not run.
+// openDatabases opens the stores of a part of a stopped server.
 func openDatabases(d *datadir.Directory, part string, logger *slog.Logger) (
 	*datadir.Databases, error) {
 	leaving := make(chan struct{})
-	close(leaving) // nothing waits for room
+	close(leaving) // do not wait for disk space
 	return d.OpenDatabases(part, datadir.DatabasesConfig{Logger: logger,
 		MemberOfCore: part == datadir.Core, Registerer: prometheus.NewRegistry(),
 		OnFailure: func(error) {}, Leaving: leaving})
 }
 
-// withNode calls a function with the data of the node of a server that does not run.
+// withNode calls a function with the data of a stopped server's node.
 func withNode(d *datadir.Directory, logger *slog.Logger, do func(recovery.Directory) error,
 ) (err error) {
 	if logger == nil {
@@ -85,7 +85,7 @@ func withNode(d *datadir.Directory, logger *slog.Logger, do func(recovery.Direct
 		Node: keys.NodeID(id.Node), Log: dbs.Log, State: dbs.State, Logger: logger})
 }
 
-// SurveyDirectory reads what the node of a server has that does not run. A nil fs is the machine's.
+// SurveyDirectory surveys the node of a stopped server. A nil fs means the machine's file system.
 func SurveyDirectory(fs vfs.FS, path string, logger *slog.Logger) (s *Survey, err error) {
 	d, err := openStopped(fs, path)
 	if err != nil {
@@ -107,9 +107,9 @@ func SurveyDirectory(fs vfs.FS, path string, logger *slog.Logger) (s *Survey, er
 	return s, err
 }
 
-// ApplyRecovery carries out a plan in the directory of a server that does not run. It can be
-// interrupted at any moment, and is then to be called again with the same plan: the server does not
-// start before. Once it has come to its end, another call changes nothing.
+// ApplyRecovery carries out a plan in the directory of a stopped server. It can be interrupted at
+// any moment, and must then be called again with the same plan. Until then the server does not
+// start. Once it is completed, another call changes nothing.
 func ApplyRecovery(fs vfs.FS, path string, plan *RecoveryPlan, logger *slog.Logger,
 ) (outcome *RecoveryOutcome, err error) {
 	d, err := openStopped(fs, path)

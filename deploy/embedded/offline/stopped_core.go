@@ -21,7 +21,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 )
 
-// stoppedCore is the core's member of a server that does not run.
+// stoppedCore is the core's member of a stopped server.
 type stoppedCore struct {
 	directory *datadir.Directory
 	dbs       *datadir.Databases
@@ -34,15 +34,15 @@ type stoppedCore struct {
 	opened       []*stoppedStore
 }
 
-// stoppedStore is what it has of one of the core's stores.
+// stoppedStore is a stopped member's copy of one of the core's stores.
 type stoppedStore struct {
 	identity raftlog.Identity
 	store    *store.Store
-	// log is nil if there is none, or it was closed.
+	// log is nil if there is no log, or if it was closed.
 	log *raftlog.Group
 }
 
-// withCore opens it and calls a function.
+// withCore opens the member and calls a function.
 func withCore(d *datadir.Directory, do func(*stoppedCore) error) (err error) {
 	id := d.Identity()
 	if !d.HasDatabase(datadir.Core, "log") || id.Cluster == 0 {
@@ -73,7 +73,7 @@ func withCore(d *datadir.Directory, do func(*stoppedCore) error) (err error) {
 	return do(c)
 }
 
-// openStores opens what is there.
+// openStores opens the stores that exist.
 func (c *stoppedCore) openStores() error {
 	var founding *storepb.Members
 	if c.member.Founding != nil {
@@ -101,7 +101,7 @@ func (c *stoppedCore) openStores() error {
 	return err
 }
 
-// open opens a store and its log; nil if there is no log.
+// open opens a store and its log. It returns nil if there is no log.
 func (c *stoppedCore) open(id keys.PartitionID, founding *storepb.Members) (*stoppedStore, error) {
 	identity, ok, err := c.log.Identity(id)
 	if err != nil || !ok || identity.Removed {
@@ -153,7 +153,7 @@ func (s *stoppedStore) closeLog(l *raftlog.Log) {
 	}
 }
 
-// parts are the stores that there are.
+// parts returns the stores that exist.
 func (c *stoppedCore) parts() []*stoppedStore {
 	if c.coordination == nil {
 		return []*stoppedStore{c.core}
@@ -161,7 +161,7 @@ func (c *stoppedCore) parts() []*stoppedStore {
 	return []*stoppedStore{c.core, c.coordination}
 }
 
-// digest is a digest of what a plan counts on.
+// digest returns a digest of the state for which a plan is made.
 func (c *stoppedCore) digest() (string, error) {
 	var text []byte
 	for _, part := range c.parts() {
@@ -179,11 +179,11 @@ func (c *stoppedCore) digest() (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// logEnds is the last entry of a log, and what is kept beside the entries: the term in which the
-// replica is, and its vote in it. hardTerm is the higher of both terms.
+// logEnds describes the last entry of a log, and the stored hard state: the replica's term, and its
+// vote in that term. hardTerm is the higher of both terms.
 type logEnds struct{ index, term, setTerm, vote, hardTerm uint64 }
 
-// ends reads the end of the log; without one it is zero.
+// ends reads the end of the log. Without a log the result is zero.
 func (s *stoppedStore) ends() (e logEnds, err error) {
 	if s.log == nil {
 		return e, nil
@@ -200,7 +200,7 @@ func (s *stoppedStore) ends() (e logEnds, err error) {
 	return e, err
 }
 
-// recovery says what the member has of the store; self is true of itself.
+// recovery describes the member's copy of the store; self returns true for the member itself.
 func (s *stoppedStore) recovery(self func(keys.ReplicaID) bool) (r StoreRecovery, err error) {
 	e, err := s.ends()
 	if err != nil {
@@ -219,8 +219,8 @@ func (s *stoppedStore) recovery(self func(keys.ReplicaID) bool) (r StoreRecovery
 	return r, err
 }
 
-// recover applies all of the log, and makes the server the only member. records, if there is one,
-// says what else changes in the same step.
+// recover applies all of the log, and makes the server the only member. records, if not nil, adds
+// changes to the same step.
 func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member,
 	records func(*store.Store) ([]*storepb.Op, error),
 ) error {
@@ -261,6 +261,6 @@ func (s *stoppedStore) recover(plan *CoreRecovery, self *storepb.Member,
 			return err
 		}
 	}
-	// It is durable when it returns, before the log goes.
+	// The state is durable on return, before the log is removed.
 	return s.store.Recover(next, ops...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/authorize"
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/authn"
+	"github.com/tidemarkdb/tidemark/rpc/callspans"
 )
 
 // Fields of the metadata of a call. Only TokenField is set by clients.
@@ -29,19 +30,19 @@ const (
 	addressField = "tidemark-address-bin"
 )
 
-// passedFields are the fields of the client's metadata that mean something to a member.
-var passedFields = []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger,
-	rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataClientAPIVersionKey}
+// passedFields lists the fields of the client's metadata that concern a member.
+var passedFields = append([]string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger,
+	rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataClientAPIVersionKey}, callspans.Fields...)
 
-// Clients names the clients of calls that are passed on, to other servers and for this one.
+// Clients identifies the clients of forwarded calls, to other servers and to this one.
 type Clients struct {
-	// Peers says which callers have proved to be servers.
+	// Peers decides which callers have proved to be servers.
 	Peers *authn.PeerPolicy
-	// CertificateUsers says that clients show certificates, whose common names are users.
+	// CertificateUsers is set if clients have certificates whose common names are users.
 	CertificateUsers bool
 }
 
-// EtcdCall is the context of a call of the etcd API that this server passes on.
+// EtcdCall returns the context of a call of the etcd API that this server forwards.
 func (c *Clients) EtcdCall(ctx context.Context) context.Context {
 	shown := metadata.MD{}
 	given, _ := metadata.FromIncomingContext(ctx)
@@ -64,7 +65,7 @@ func (c *Clients) EtcdCall(ctx context.Context) context.Context {
 	return coreclient.Forwarded(metadata.NewOutgoingContext(ctx, shown))
 }
 
-// WithToken adds the token of the client's user to a call that this server passes on.
+// WithToken adds the token of the client's user to a call that this server forwards.
 func WithToken(ctx context.Context, token string) context.Context {
 	if token == "" {
 		return ctx
@@ -72,8 +73,8 @@ func WithToken(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, TokenField, token)
 }
 
-// WithClient adds what the client has shown, a token or a certificate, to a call that this server
-// passes on.
+// WithClient adds the client's credentials, a token or a certificate's name, to a call that this
+// server forwards.
 func (c *Clients) WithClient(ctx context.Context) context.Context {
 	if given := metadata.ValueFromIncomingContext(ctx, TokenField); len(given) > 0 {
 		return WithToken(ctx, given[0])
@@ -92,8 +93,9 @@ func (c *Clients) TLS(ctx context.Context) *tls.ConnectionState { return authn.T
 // Party implements authorize.Callers.
 func (c *Clients) Party(ctx context.Context) string { return authn.PrincipalOfCall(ctx) }
 
-// PassedOn implements authorize.Callers: the common name of the client's certificate, as the server
-// that passes the call on gives it; false: the call comes from the client itself.
+// PassedOn implements authorize.Callers. It returns the common name of the client's certificate, as
+// reported by the server that forwards the call. It returns false if the call comes from the client
+// itself.
 func (c *Clients) PassedOn(ctx context.Context) (string, bool) {
 	if client, ok := authn.ForwardedOfCall(ctx); ok {
 		return client.CommonName, true
@@ -102,18 +104,18 @@ func (c *Clients) PassedOn(ctx context.Context) (string, bool) {
 		return "", false
 	}
 	if !c.fromServer(ctx) {
-		return "", true // the certificate of the connection is not the client's
+		return "", true // the connection's certificate is not the client's
 	}
 	return First(ctx, certificateField), true
 }
 
-// errStale refuses a call that a server passes on over a connection whose certificate has changed
-// or run out since.
+// errStale refuses a forwarded call on a connection whose certificate has changed or expired since.
 var errStale = status.Error(codes.Unavailable, "connect again with the certificate of today")
 
-// OfCall adds to the context of a call what is known of its client: for a call that is passed on,
-// what the server that passes it on says. A call on a connection that a server has made with a
-// certificate which is no longer valid is refused: nobody could vouch for the client.
+// OfCall adds the known facts about a call's client to the context of the call. For a forwarded
+// call, the forwarding server reports these facts. OfCall refuses a call on a connection that a
+// server has opened with a certificate which is no longer valid, because nobody vouches for the
+// client.
 func (c *Clients) OfCall(ctx context.Context) (context.Context, error) {
 	if !coreclient.IsForwarded(ctx) {
 		return ctx, nil
@@ -136,9 +138,9 @@ func (c *Clients) OfCall(ctx context.Context) (context.Context, error) {
 	return peer.NewContext(ctx, &client), nil
 }
 
-// ForwardedFor returns the party for which a server passes a call on (rpc.ServerConfig.PassedOn);
-// false: the call comes from the client itself. A caller that has not proved to be a server may say
-// that it passes a call on, and names nobody.
+// ForwardedFor returns the principal for which a server forwards a call
+// (rpc.ServerConfig.PassedOn). It returns false if the call comes from the client itself. If a
+// caller that has not proved to be a server claims to forward a call, the principal is "".
 func (c *Clients) ForwardedFor(ctx context.Context) (party string, ok bool) {
 	if !coreclient.IsForwarded(ctx) {
 		return "", false
@@ -149,12 +151,12 @@ func (c *Clients) ForwardedFor(ctx context.Context) (party string, ok bool) {
 	return party, true
 }
 
-// fromServer says that the caller has proved to be a server.
+// fromServer reports whether the caller has proved to be a server.
 func (c *Clients) fromServer(ctx context.Context) bool {
 	return c.Peers.Provable() && c.Peers.Proved(ctx) == nil
 }
 
-// First returns the first value of a field of a call's metadata; "" without one.
+// First returns the first value of a field in a call's metadata. It returns "" if there is none.
 func First(ctx context.Context, field string) string {
 	if values := metadata.ValueFromIncomingContext(ctx, field); len(values) > 0 {
 		return values[0]
@@ -162,9 +164,9 @@ func First(ctx context.Context, field string) string {
 	return ""
 }
 
-// clientAddress is the address of a client, as another server has seen it.
+// clientAddress is the address of a client, as another server has reported it.
 type clientAddress struct {
-	net.Addr // of that server
+	net.Addr // the address of that server
 	text     string
 }
 

@@ -1,4 +1,4 @@
-// Package probe serves pages over HTTP that say how a server is: /livez and /readyz, with a page
+// Package probe serves pages over HTTP about the state of a server: /livez and /readyz, with a page
 // below them for each check, in the format of etcd's pages of these names.
 //
 //	GET /readyz              200 "ok", or 503 and the reasons, one a line
@@ -6,8 +6,8 @@
 //	GET /readyz?exclude=NAME without the check of that name; a name that there is not is overlooked
 //	GET /readyz/NAME         one check
 //
-// A page as a whole answers by those of its checks that count (Check.Counts). The others are there
-// to be asked for by name: etcd's checks are about its service alone, and a server has more to do.
+// A page as a whole depends only on the checks that count (Check.Counts). The other checks can be
+// asked for by name: etcd's checks are only about its service, and a server has more functions.
 // With ?verbose they are run and shown as well.
 //
 // The package imports nothing of this project.

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Check is one thing that a page looks at.
+// Check is one check of a page.
 type Check struct {
 	Name string
-	// Counts: the page as a whole fails if the check does.
+	// Counts: if the check fails, the page as a whole fails.
 	Counts bool
-	// Run says why the check fails, with a reason in each line; nil if it does not. Any goroutine
-	// calls it. It ends when ctx does.
+	// Run returns why the check fails, with a reason in each line, or nil. It is called by any
+	// goroutine, and must end when ctx ends.
 	Run func(ctx context.Context) error
 }
 
-// Handle serves a page, such as /readyz, and what is below it.
+// Handle serves a page, such as /readyz, and the pages below it.
 func Handle(mux *http.ServeMux, path string, checks []Check) {
 	p := &page{path: path, checks: checks}
 	mux.HandleFunc(path, p.all)
@@ -85,7 +85,7 @@ func (p *page) names() string {
 	return strings.Join(names, ", ")
 }
 
-// mayAsk refuses what is no question.
+// mayAsk refuses requests with methods that are not for reading.
 func mayAsk(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -104,7 +104,8 @@ func lineOf(name string, err error) string {
 	return "[+]" + name + " ok"
 }
 
-// answer says that all is well, after the lines if these were asked for, or what has failed.
+// answer writes the lines, if they were requested, and then that all checks succeeded, or which
+// checks failed.
 func answer(w http.ResponseWriter, query url.Values, lines, failed []string) {
 	if len(failed) > 0 {
 		http.Error(w, strings.Join(failed, "\n"), http.StatusServiceUnavailable)

@@ -13,29 +13,29 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Levels is what a server has on its disk.
+// Levels are the levels that a server has recorded on its disk.
 type Levels struct {
-	// Noted is the highest level that was active or coming, and Active the active one.
+	// Noted is the highest level that was active or coming. Active is the active level.
 	Noted, Active release.Level
 }
 
-// Config is what a Mark is made of. Save and Logger must be set.
+// Config configures a Mark. Save and Logger must be set.
 type Config struct {
-	// Supported is what the server's program supports.
+	// Supported is the range of levels that the server's program supports.
 	Supported release.Range
-	// Kept is what the server has on disk, and Save writes other levels there, durably, before it
-	// returns. One goroutine calls Save.
+	// Kept are the levels on the server's disk. Save records other levels there, durably, before it
+	// returns. Only one goroutine calls Save.
 	Kept Levels
 	Save func(Levels) error
-	// Changed, if not nil, is called by that goroutine after the server has noted a level, or has
-	// made one active.
+	// Changed, if not nil, is called by that goroutine after the server has noted a level, or has made
+	// a level active.
 	Changed func()
 	Logger  *slog.Logger
-	// Registerer takes the metrics, until Close. nil: none does.
+	// Registerer receives the metrics, until Close. It may be nil.
 	Registerer prometheus.Registerer
 }
 
-// Mark is the cluster's level as a server knows it. Safe for concurrent use.
+// Mark is the cluster's level as known to a server. Safe for concurrent use.
 type Mark struct {
 	config  Config
 	active  release.Active
@@ -44,18 +44,22 @@ type Mark struct {
 	news chan struct{}
 	mu   struct {
 		sync.Mutex
-		// kept is on disk, and told is what the core has said last.
+		// kept are the levels on disk. told are the levels that the core has last reported.
 		kept, told Levels
 	}
 }
 
-// Check says why a server that has noted levels cannot start with a program that supports others;
-// nil: it can. A server that belongs to no cluster yet can start with every program.
+// Check returns an error if a server that has recorded levels cannot start with a program that
+// supports other levels. A server that belongs to no cluster yet can start with every program. A
+// server that has recorded no levels can too: its cluster may have a version from before there were
+// levels, or the server stopped between its registration and its first record. The core knows the
+// levels of the cluster, and refuses the registration of a server whose program does not support
+// them (placement/server/upgrade).
 func Check(supported release.Range, kept Levels, joined bool) error {
-	if !joined {
+	if !joined || kept == (Levels{}) {
 		return nil
 	}
-	// Between the noted and the active level, either of the two may be what the server is sent.
+	// While the noted and the active level differ, the server may be sent formats of either level.
 	for _, l := range []release.Level{max(kept.Noted, kept.Active), kept.Active} {
 		if why := supported.Refusal(l); why != "" {
 			return errors.New(why)
@@ -64,7 +68,7 @@ func Check(supported release.Range, kept Levels, joined bool) error {
 	return nil
 }
 
-// New makes a Mark. It learns while Run runs.
+// New makes a Mark. It learns while Run is running.
 func New(config Config) (*Mark, error) {
 	m := &Mark{config: config, news: make(chan struct{}, 1)}
 	m.mu.kept, m.mu.told = config.Kept, config.Kept
@@ -93,7 +97,7 @@ func New(config Config) (*Mark, error) {
 	return m, nil
 }
 
-// Close takes back the metrics.
+// Close unregisters the metrics.
 func (m *Mark) Close() {
 	if m.config.Registerer != nil {
 		for _, c := range m.metrics {
@@ -102,26 +106,27 @@ func (m *Mark) Close() {
 	}
 }
 
-// Active is the active level, which the parts of the server share.
+// Active returns the active level, which the parts of the server share.
 func (m *Mark) Active() *release.Active { return &m.active }
 
-// Levels is what is on disk.
+// Levels returns the levels on disk.
 func (m *Mark) Levels() Levels {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.kept
 }
 
-// Report is what the server says of itself to the core.
+// Report returns the server's report to the core.
 func (m *Mark) Report() *clusterpb.Levels {
 	kept := m.Levels()
 	return &clusterpb.Levels{Min: uint32(m.config.Supported.Min), Max: uint32(m.config.Supported.Max),
 		Noted: uint32(kept.Noted), Active: uint32(kept.Active)}
 }
 
-// Learn takes note of what the core says. It does not block. What is not higher than what is known
-// changes nothing, and neither does nil, the answer of a version from before there were levels. A
-// level that the program does not support is not learned: the core refuses the server.
+// Learn processes a report of the core. It does not block. Levels that are not higher than the
+// known ones change nothing. nil, the answer of a version from before there were levels, changes
+// nothing either. A level that the program does not support is ignored: the core refuses the
+// server.
 func (m *Mark) Learn(l *clusterpb.ClusterLevel) {
 	active := release.Level(l.GetActive())
 	noted := max(release.Level(l.GetComing()), active)
@@ -131,7 +136,7 @@ func (m *Mark) Learn(l *clusterpb.ClusterLevel) {
 	m.mu.Lock()
 	m.mu.told.Noted = max(m.mu.told.Noted, noted)
 	m.mu.told.Active = max(m.mu.told.Active, active)
-	due := m.mu.told != m.mu.kept // a write that has failed is tried again
+	due := m.mu.told != m.mu.kept // a write that has failed is retried
 	m.mu.Unlock()
 	if due {
 		select {
@@ -141,7 +146,7 @@ func (m *Mark) Learn(l *clusterpb.ClusterLevel) {
 	}
 }
 
-// Run writes down what is learned, until ctx ends.
+// Run records the learned levels on disk, until ctx ends.
 func (m *Mark) Run(ctx context.Context) {
 	for {
 		select {
@@ -153,7 +158,7 @@ func (m *Mark) Run(ctx context.Context) {
 	}
 }
 
-// settle writes down what the core has said, and then goes by it.
+// settle records the levels that the core has reported, and then makes them effective.
 func (m *Mark) settle() {
 	m.mu.Lock()
 	kept, told := m.mu.kept, m.mu.told
@@ -172,7 +177,7 @@ func (m *Mark) settle() {
 	raised := m.active.Raise(told.Active)
 	switch {
 	case raised && kept.Noted == 0 && kept.Active == 0:
-		// It has joined a cluster that is at this level, or a new one.
+		// The server has joined a cluster that is at this level, or a new cluster.
 	case raised:
 		m.config.Logger.Info("the formats and messages of a new level are used from now on",
 			"level", told.Active)

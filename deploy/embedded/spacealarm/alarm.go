@@ -16,77 +16,80 @@ import (
 )
 
 const (
-	// roomLook is how often a member looks whether it has room, roomTimeout bounds the command that
-	// tells the others.
+	// roomLook is the interval at which a member checks its free disk space. roomTimeout limits the
+	// command that informs the others.
 	roomLook    = time.Second
 	roomTimeout = 5 * time.Second
-	// A member raises its alarm when fewer reserves of the disk are free than lowReserves: the last
-	// one is for the alarm itself, and for what is deleted. It ends it when more than roomyReserves
-	// are.
+	// A reserve is an amount of free disk space. A member raises its alarm when the free space is less
+	// than lowReserves reserves. The last reserve is for the alarm itself, and for deletions. The
+	// member ends its alarm when the free space is more than roomyReserves reserves.
 	lowReserves, roomyReserves = 2, 3
-	// giveBackBytes is how much has to be removed from the store, since it gave its room back last,
-	// before it is made to do so again while there is an alarm. giveBackTimeout bounds that.
-	// giveBackRest is how long it rests after it, and giveBackAgain if it did not succeed.
+	// While there is an alarm, the store gives back disk space after at least giveBackBytes were
+	// removed from it since the last time. giveBackTimeout limits one such attempt. The pause after an
+	// attempt is giveBackRest, or giveBackAgain if the attempt failed.
 	giveBackBytes   = 1 << 20
 	giveBackTimeout = 5 * time.Minute
 	giveBackRest    = 2 * time.Second
 	giveBackAgain   = 15 * time.Second
-	// RefusedAgain is how often the log is told at most that an alarm cannot be raised.
+	// RefusedAgain is the shortest interval between two log messages which say that an alarm cannot be
+	// raised.
 	RefusedAgain = 10 * time.Minute
 )
 
-// Config is what a spaceAlarm belongs to.
+// Config configures an Alarm.
 type Config struct {
 	// Member is the server's id.
 	Member uint64
 	Log    *engine.Log
 	State  *engine.State
 	Store  *store.Store
-	// Unknowing are the members of the core because of which an alarm may not be raised, as
-	// membership.Membership.UnknowingMembers.
+	// Unknowing returns the members of the core because of which an alarm may not be raised, as
+	// versions.Versions.Unknowing does.
 	Unknowing func() (unheard, older []string)
 	Logger    *slog.Logger
 }
 
-// Alarm raises and ends the alarm that this member has no room. The store raises it as well,
-// for its quota, when it refuses a command (store.SetQuota).
+// Alarm raises and ends the alarm that this member has no disk space. The store also raises the
+// alarm, for its quota, when it refuses a command (store.SetQuota).
 //
-// While the alarm is there, what clients delete and compact has to come back to the disk without
-// more writes, which are refused: the database would keep it until its memory is full. So the
-// member has the store give it back (giveBack): once when the alarm is raised, for what was removed
-// before, and again when more was removed.
+// While the alarm is raised, writes are refused. The space of keys that clients delete or compact
+// must then return to the disk without further writes, because the database would otherwise keep it
+// until its memory is full. So the member makes the store give the space back (giveBack): once when
+// the alarm is raised, for keys that were removed before, and again when more was removed.
 type Alarm struct {
 	config Config
-	// given is store.Freed when the store began to give back last. Of watch.
+	// given is the value of store.Freed when the store last began to give space back. Only watch uses
+	// it.
 	given uint64
-	// raised: the last look has found the alarm raised. Of watch.
+	// raised: the last check found the alarm raised. Only watch uses it.
 	raised bool
-	// owes: since the alarm was raised the store has not given back, as far as this process knows, or
-	// it did not succeed. giving: it gives back, or rests after that.
+	// owes: the store has not given space back since the alarm was raised, as far as this process
+	// knows, or the attempt failed. giving: an attempt is under way, or the pause after it.
 	owes, giving atomic.Bool
-	// refused is when the log was last told that an alarm cannot be raised; zero: never. Of watch.
+	// refused is the time of the last log message that an alarm cannot be raised. It is zero if there
+	// was none. Only watch uses it.
 	refused time.Time
-	// running is watch. end ends it; so does the end of the server's context.
+	// running counts the goroutine of watch. end ends it. The end of the server's context ends it too.
 	running sync.WaitGroup
 	end     context.CancelFunc
 }
 
 func New(c Config) *Alarm { return &Alarm{config: c} }
 
-// Start begins to look. It ends with ctx, or by end.
+// Start starts the checks. They end with ctx, or with Close.
 func (r *Alarm) Start(ctx context.Context) {
 	ctx, r.end = context.WithCancel(ctx)
-	r.owes.Store(true) // what an earlier process removed it may not have given back
+	r.owes.Store(true) // an earlier process may not have given back what it removed
 	r.running.Go(func() { r.watch(ctx) })
 }
 
-// Close ends the looking, and waits for it. It is called after start.
+// Close ends the checks, and waits for their end. It must be called after Start.
 func (r *Alarm) Close() {
 	r.end()
 	r.running.Wait()
 }
 
-// watch looks again and again. It is one goroutine.
+// watch is the goroutine that checks repeatedly.
 func (r *Alarm) watch(running context.Context) {
 	looks := time.NewTicker(roomLook)
 	defer looks.Stop()
@@ -108,7 +111,7 @@ func (r *Alarm) watch(running context.Context) {
 		r.raised = raised
 		for _, c := range commands {
 			ctx, cancel := context.WithTimeout(running, roomTimeout)
-			// Without a leader nothing is written. It is tried again.
+			// Without a leader nothing is written. The next check tries again.
 			_, err := r.config.Store.Execute(ctx, c)
 			cancel()
 			switch {
@@ -123,15 +126,15 @@ func (r *Alarm) watch(running context.Context) {
 	}
 }
 
-// tellRefused tells the log, unless it was told lately, that an alarm is due and cannot be raised:
-// this member has no room, and the others go on writing as if it had.
+// tellRefused logs, unless it has done so recently, that an alarm is due and cannot be raised: this
+// member has no disk space, and the others continue to write as if it had.
 func (r *Alarm) tellRefused() {
 	now := time.Now()
 	if !r.refused.IsZero() && now.Sub(r.refused) < RefusedAgain {
 		return
 	}
 	r.refused = now
-	// What they know may be another thing than what the leader does, which has refused.
+	// This member's knowledge of versions may differ from that of the leader, which has refused.
 	unheard, older := r.config.Unknowing()
 	r.config.Logger.Warn("no alarm for want of room can be raised, so writes go on: not all "+
 		"members of the core are known to run a version that knows of alarms; make room on this "+
@@ -139,14 +142,14 @@ func (r *Alarm) tellRefused() {
 		"member", r.config.Member, "unheard", unheard, "older", older)
 }
 
-// considerGivingBack has the store give back what was removed, if there is something. The work runs
-// beside the looks: it may wait for the disk.
+// considerGivingBack makes the store give space back, if something was removed. The work runs in
+// its own goroutine, because it may wait for the disk.
 func (r *Alarm) considerGivingBack(running context.Context) {
 	freed := r.config.Store.Freed()
 	if !r.owes.Load() && freed-r.given < giveBackBytes || r.giving.Swap(true) {
 		return
 	}
-	// What a compaction removes while this runs is given back by the next time.
+	// The space of keys that a compaction removes during this attempt is given back by the next one.
 	r.given = freed
 	r.owes.Store(false)
 	r.running.Go(func() {
@@ -174,14 +177,14 @@ func (r *Alarm) considerGivingBack(running context.Context) {
 	})
 }
 
-// GiveBack has the disk take back what was removed from the coordination store and from the Raft
-// logs of the core.
+// GiveBack returns the space of removed data to the disk, of the coordination store and of the
+// core's Raft logs.
 func (r *Alarm) GiveBack(ctx context.Context) error {
-	// The flush of the state lets the logs be truncated up to it.
+	// The flush of the state allows the logs to be truncated up to the flushed index.
 	return errors.Join(r.config.Store.GiveBack(ctx), r.config.Log.Reclaim())
 }
 
-// Due are the commands that are to be done now, and whether this member's alarm is raised.
+// Due returns the commands that must be executed now, and whether this member's alarm is raised.
 func (r *Alarm) Due() (commands []*storepb.Command, raised bool) {
 	self := r.config.Member
 	mine := &storepb.Alarm{Member: self, Type: storepb.Alarm_NO_SPACE, Automatic: true}
@@ -198,7 +201,7 @@ func (r *Alarm) Due() (commands []*storepb.Command, raised bool) {
 				commands = append(commands, store.EndAlarm(mine))
 			}
 		case a.Automatic && l.IsLeader && !slices.ContainsFunc(members, is):
-			// Its member was removed, and no other member ends it.
+			// The member of this alarm was removed, and no other member ends the alarm.
 			commands = append(commands, store.EndAlarm(a))
 		}
 	}
@@ -208,7 +211,7 @@ func (r *Alarm) Due() (commands []*storepb.Command, raised bool) {
 	return commands, raised
 }
 
-// room looks whether there is little room, or plenty.
+// room reports whether there is little free space, or plenty.
 func (r *Alarm) room() (low, roomy bool) {
 	log, state := r.config.Log, r.config.State
 	reserve := int64(log.MinFreeBytes())

@@ -1,4 +1,4 @@
-// Package spacealarm raises and ends the alarm NOSPACE of a member of the core, and has the
-// coordination store give back what was deleted while the alarm stands (Alarm). One goroutine
-// looks; its fields belong to that goroutine.
+// Package spacealarm raises and ends the alarm NOSPACE of a member of the core. While the alarm is
+// raised, it makes the coordination store return the space of deleted data to the disk (Alarm). One
+// goroutine does the checks. Its fields belong to that goroutine.
 package spacealarm

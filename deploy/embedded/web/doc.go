@@ -1,4 +1,5 @@
-// Package web has what the HTTP addresses of a server need beside their pages: a server on a
-// listener of its own (Server) or on connections that another listener has accepted (Handed), debug
-// pages that are for administrators (Administrators), and handlers that are limited or waited for.
+// Package web has the parts of a server's HTTP addresses other than their pages: a server on its
+// own listener (Server) or on connections that another listener has accepted (Handed), debug pages
+// for administrators (Administrators), and handlers that are limited (Limited) or whose calls can
+// be awaited (Counted).
 package web

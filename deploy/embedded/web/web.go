@@ -22,11 +22,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// costOfPage is about how much processor time it takes to answer with metrics.
+// costOfPage is the approximate processor time of an answer with metrics.
 const costOfPage = 5 * time.Millisecond
 
-// Limited is a page that costs something: a host that uses much of the processors while others wait
-// for one has to wait for it.
+// Limited returns a page with a processor cost: a host that uses much processor time while others
+// wait for a processor has to wait for the page.
 func Limited(cpu *quota.CPULimiter, page http.Handler) http.Handler {
 	if cpu == nil {
 		return page
@@ -41,19 +41,19 @@ func Limited(cpu *quota.CPULimiter, page http.Handler) http.Handler {
 	})
 }
 
-// Administrators are the clients that the debug pages are for: a profile costs the server work, and
-// holds parts of what it works on. With TLS they are the clients whose certificates have one of the
-// names, else those on this machine.
+// Administrators are the clients that may see the debug pages: a profile costs processor time, and
+// contains data of the server. With TLS, they are the clients whose certificates have one of the
+// names. Without TLS, they are the clients on this machine.
 type Administrators struct {
 	All   bool
 	TLS   bool
 	Names []string
 }
 
-// Only lets administrators through to pages.
+// Only passes requests of administrators on to pages, and refuses all others.
 func (a Administrators) Only(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if refusal := a.refuse(r); refusal != "" {
+		if refusal := a.Refuse(r, "debug pages"); refusal != "" {
 			http.Error(w, refusal, http.StatusForbidden)
 			return
 		}
@@ -61,29 +61,30 @@ func (a Administrators) Only(pages http.Handler) http.Handler {
 	})
 }
 
-// refuse says why a request is not an administrator's; "" if it is.
-func (a Administrators) refuse(r *http.Request) string {
+// Refuse returns why a request for pages does not come from an administrator. It returns "" if it
+// does. pages names the pages, in the plural.
+func (a Administrators) Refuse(r *http.Request, pages string) string {
 	switch {
 	case a.All:
 		return ""
 	case !a.TLS:
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || !from.Addr().Unmap().IsLoopback() {
-			return "debug pages are for clients on this machine (see --http-debug)"
+			return pages + " are for clients on this machine (see --http-debug)"
 		}
 		return ""
 	case len(a.Names) == 0:
-		return "debug pages are for administrators, and this server knows none: start it with " +
+		return pages + " are for administrators, and this server knows none: start it with " +
 			"--tls-admin and the names of their certificates"
 	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
-		return "debug pages are for administrators: show the certificate of one (--tls-admin)"
+		return pages + " are for administrators: show the certificate of one (--tls-admin)"
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
 	if !slices.ContainsFunc(a.Names, func(name string) bool {
 		return name == leaf.Subject.CommonName || slices.Contains(leaf.DNSNames, name)
 	}) {
-		return fmt.Sprintf("debug pages are for administrators, and the certificate of %q is none of "+
-			"theirs (--tls-admin)", leaf.Subject.CommonName)
+		return fmt.Sprintf("%s are for administrators, and the certificate of %q is none of "+
+			"theirs (--tls-admin)", pages, leaf.Subject.CommonName)
 	}
 	return ""
 }
@@ -95,10 +96,10 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// Server is a running serveHTTP.
+// Server is a running HTTP server.
 type Server struct {
 	server *http.Server
-	// Address is where it listens.
+	// Address is the address on which the server listens.
 	Address string
 	done    chan error
 }
@@ -119,8 +120,8 @@ func (h *Server) Close() error {
 	return errors.Join(err, ignoreClosed(<-h.done))
 }
 
-// LabelledGatherer adds labels to all that a registry has, so that the servers of a process can be
-// told apart.
+// LabelledGatherer adds labels to all metrics of a registry, so that the servers of a process can
+// be distinguished.
 type LabelledGatherer struct {
 	prometheus.Gatherer
 	Labels prometheus.Labels
@@ -143,7 +144,7 @@ func (g LabelledGatherer) Gather() ([]*dto.MetricFamily, error) {
 	return families, err
 }
 
-// Counted is a handler whose calls can be waited for: what they use is closed after them.
+// Counted is a handler whose calls can be awaited: the objects that they use are closed after them.
 type Counted struct {
 	http.Handler
 	mu      sync.Mutex
@@ -165,7 +166,8 @@ func (c *Counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// Close has calls refused, and waits for those that are under way, whose connections are closed.
+// Close makes new calls fail, and waits for the calls under way. Their connections must have been
+// closed.
 func (c *Counted) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -173,8 +175,8 @@ func (c *Counted) Close() {
 	c.running.Wait()
 }
 
-// Handed is an HTTP server whose connections another listener has accepted. It is their
-// net.Listener.
+// Handed is an HTTP server for connections that another listener has accepted. It also implements
+// the net.Listener of that server.
 type Handed struct {
 	server *http.Server
 	at     net.Addr
@@ -188,7 +190,7 @@ type Handed struct {
 
 var _ net.Listener = (*Handed)(nil)
 
-// ServeHanded serves connections that are handed to take, until close.
+// ServeHanded serves connections that are passed to Take, until End.
 func ServeHanded(at net.Addr, server *http.Server) *Handed {
 	l := &Handed{server: server, at: at, conns: make(chan net.Conn),
 		closed: make(chan struct{}), done: make(chan struct{})}
@@ -199,7 +201,7 @@ func ServeHanded(at net.Addr, server *http.Server) *Handed {
 	return l
 }
 
-// Take serves a connection. It waits for nothing but the HTTP server's next Accept.
+// Take serves a connection. It waits only for the next Accept of the HTTP server.
 func (l *Handed) Take(c net.Conn) {
 	select {
 	case l.conns <- c:
@@ -247,7 +249,7 @@ func DebugPage(mux *http.ServeMux, path string, page func(*http.Request) any) {
 	})
 }
 
-// CannotListen says why an address cannot be had.
+// CannotListen adds the reason to the error of listening on an address.
 func CannotListen(address string, err error) error {
 	what := wire.Reason(err)
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -8,23 +8,32 @@ import (
 )
 
 const (
-	// slowFor is how long other servers are preferred to a server at which a call waited in vain.
+	// After a search that found no server, there is no search for lookFirst. The time grows with each
+	// such search, up to lookMost.
+	lookFirst = 100 * time.Millisecond
+	lookMost  = 30 * time.Second
+)
+
+const (
+	// slowFor is the time for which the client prefers other servers after a call waited in vain at a
+	// server.
 	slowFor = 10 * time.Second
-	// slowAfter is how long a call must have waited for its server to count as slow.
+	// slowAfter is the wait from which on a server counts as slow.
 	slowAfter = time.Second
-	// maxAddresses limits the number of remembered addresses.
+	// maxAddresses bounds the number of remembered addresses.
 	maxAddresses = 64
 )
 
-// addresses remembers of addresses of servers what decides whether they are tried. It is not safe
+// addresses records, for each server address, whether the address should be tried. It is not safe
 // for concurrent use.
 type addresses map[string]addressRecord
 
-// addressRecord is the memory of one address; the zero value: none.
+// addressRecord is the record of one address. The zero value is that of an unknown address.
 type addressRecord struct {
-	// slowUntil is until when others are preferred to it.
+	// slowUntil is the time until which other servers are preferred.
 	slowUntil time.Time
-	// After so many failures in a row it is not tried before then for being named as better.
+	// failures counts the failures in a row when the address was tried because a server named it as
+	// better. It is not tried again for that reason before notUntil.
 	failures int
 	notUntil time.Time
 }
@@ -32,7 +41,7 @@ type addressRecord struct {
 // slow reports whether other servers are preferred to this address.
 func (a addresses) slow(address string) bool { return time.Now().Before(a[address].slowUntil) }
 
-// noteSlow notes that a call waited in vain.
+// noteSlow records that a call waited in vain at the address.
 func (a addresses) noteSlow(address string) {
 	r := a[address]
 	r.slowUntil = time.Now().Add(slowFor)
@@ -45,7 +54,8 @@ func (a addresses) follow(address string) bool {
 	return !now.Before(r.slowUntil) && !now.Before(r.notUntil)
 }
 
-// noteFollowed notes whether it served when it was tried because a server named it as better.
+// noteFollowed records whether the address served when it was tried because a server named it as
+// better.
 func (a addresses) noteFollowed(address string, served bool) {
 	r := a[address]
 	if served {
@@ -57,7 +67,7 @@ func (a addresses) noteFollowed(address string, served bool) {
 	a.set(address, r)
 }
 
-// set stores a record. If there is no room, it forgets another address, preferably one that may be
+// set stores a record. If there is no room, it removes another address, preferably one that may be
 // tried.
 func (a addresses) set(address string, r addressRecord) {
 	delete(a, address)

@@ -8,19 +8,19 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/client"
 )
 
-// Attempts notes what became of the attempts at the calls of a context that were past gRPC. etcd's
-// client replaces the error of a call whose time is over by that of the context, which does not say
-// whether anything was sent.
+// Attempts records the attempts past gRPC of the calls of a context. When a call's time is over,
+// the etcd client replaces the call's error by the context's error, which does not say whether
+// anything was sent.
 type Attempts struct {
-	// unsent counts the attempts that have failed and certainly were not sent, and failed all others
-	// that have failed.
+	// unsent counts the failed attempts that certainly were not sent; failed counts all other
+	// failed attempts.
 	unsent, failed atomic.Int32
 }
 
-// attemptsKey is that of the Attempts of a context.
+// attemptsKey is the context key of *Attempts.
 type attemptsKey struct{}
 
-// NoteAttempts is a context whose attempts are noted.
+// NoteAttempts returns a context whose attempts are recorded in the returned Attempts.
 func NoteAttempts(ctx context.Context) (context.Context, *Attempts) {
 	a := &Attempts{}
 	return context.WithValue(ctx, attemptsKey{}, a), a
@@ -29,7 +29,7 @@ func NoteAttempts(ctx context.Context) (context.Context, *Attempts) {
 // Unsent reports whether attempts have failed, all of them before they were sent.
 func (a *Attempts) Unsent() bool { return a.unsent.Load() > 0 && a.failed.Load() == 0 }
 
-// note notes how an attempt has ended.
+// note records the end of an attempt.
 func note(ctx context.Context, err error) {
 	a, ok := ctx.Value(attemptsKey{}).(*Attempts)
 	switch {

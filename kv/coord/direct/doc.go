@@ -1,8 +1,8 @@
-// Package direct has etcd's client for Go call Tidemark's coordination service without gRPC where
-// that only costs: calls about keys and leases that are one request and one answer go over one
-// connection to the server that leads, on which the calls of all goroutines share messages. Watches
-// and everything else go by gRPC as before, and so does each call for which there is no such
-// connection: a service that is etcd itself, or an older Tidemark, is served by gRPC alone.
+// Package direct lets etcd's client for Go call Tidemark's coordination service without the cost of
+// gRPC. Calls for keys and leases with one request and one answer go over shared connections to the
+// leading server, on which the calls of all goroutines share messages. Watches and all other calls
+// go by gRPC as before, and so does each call without such a connection: etcd itself, or an older
+// Tidemark, is called by gRPC only.
 //
 //	calls := direct.New(direct.Config{TLS: tls})
 //	defer calls.Close()
@@ -12,20 +12,20 @@
 //	defer client.Close()
 //	calls.Begin(client.Endpoints)
 //
-// coord.Connect does this by itself.
+// coord.Connect does this automatically.
 //
-// Leases are renewed past gRPC too, if the server knows how: a stream of renewals
-// (clientv3.Client.KeepAlive) is opened as before, and what is sent on it goes in calls for many
-// leases each. Its answers come in the order of the renewals. It stays with the server for which it
-// was opened, also when another one comes to lead, and fails when that server serves no more, or
-// when Calls are closed; etcd's client then opens another one by itself. A stream that was opened
-// by gRPC stays there for as long as it lives.
+// Renewals of leases bypass gRPC too, if the server supports it: a stream of renewals
+// (clientv3.Client.KeepAlive) is opened as before, and its renewals are sent in calls for many
+// leases each. The answers come in the order of the renewals. The stream stays with its server,
+// even after a change of the leader. It fails when that server no longer serves, or when Calls is
+// closed. The etcd client then opens another stream automatically. A stream that was opened by gRPC
+// uses gRPC for its whole life.
 //
-// What a caller says in the metadata or the options of a call or a stream, such as its user, only
-// gRPC carries: such calls go by gRPC, unless it is that there has to be a leader.
+// Only gRPC carries the metadata and the options of a call or a stream, such as its user. So calls
+// with metadata or options go by gRPC, except for the metadata that requires a leader.
 //
-// A call means the same either way: its errors, its user and its deadline are those of gRPC, and
-// one that got no answer may have been made. Only, a server does not hear that a caller has given
-// up: a call that is not answered yet goes on there until its deadline, or for as long as the
-// server gives it.
+// Both ways have the same semantics: the same errors, user and deadline, and a call without an
+// answer may have been executed. The one difference: a server does not learn that a caller has
+// given up. A call without an answer continues there until its deadline, or until the server's own
+// time limit.
 package direct

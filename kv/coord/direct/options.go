@@ -31,9 +31,9 @@ func (c *Calls) callOptions(ctx context.Context, options []grpc.CallOption) (_ c
 	return o, true
 }
 
-// usual reports whether options are of the kinds that etcd's client gives to all calls, and so mean
-// nothing for this call. The client's interceptor has removed its own options and added a Peer; a
-// second Peer is the caller's.
+// usual reports whether options are only of the kinds that the etcd client gives to all calls, so
+// that they have no meaning for this call. The client's interceptor has removed its own options and
+// added one Peer option. A second Peer option comes from the caller.
 func usual(options []grpc.CallOption) bool {
 	peers := 0
 	for _, o := range options {
@@ -49,7 +49,7 @@ func usual(options []grpc.CallOption) bool {
 	return peers <= 1
 }
 
-// shownToken returns the token sent with calls; "": none.
+// shownToken returns the token sent with calls, or "".
 func (c *Calls) shownToken() string {
 	if t := c.token.Load(); t != nil {
 		return *t

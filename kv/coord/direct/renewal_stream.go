@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// renewTimeout is how long a server has to renew the leases of one call. If the server no
-	// longer serves, the stream ends within that time.
+	// renewTimeout bounds the time of one renewal call. If the server no longer serves, the stream
+	// ends within that time.
 	renewTimeout = 5 * time.Second
-	// renewalsLinger is how long a stream waits after a call for several leases, but for fewer than
-	// the maximum, so that renewals of a burst share calls. A single renewal never waits.
+	// renewalsLinger is the time for which a stream waits after a call for several leases, unless the
+	// call had the maximum number of leases, so that renewals of a burst share calls. A single renewal
+	// never waits.
 	renewalsLinger = 2 * time.Millisecond
 )
 
@@ -46,16 +47,17 @@ type renewalStream struct {
 	closing chan struct{}
 	closed  sync.Once
 	answers chan *renewed
-	// ended is closed when the goroutine has ended; err is why, and is set before.
+	// ended is closed when the goroutine has ended. err is the reason, and is set before ended is
+	// closed.
 	ended chan struct{}
 	err   error
-	// receiving are the answers that RecvMsg gives.
+	// receiving has the answers that RecvMsg returns next.
 	receiving *renewed
 }
 
 var _ grpc.ClientStream = (*renewalStream)(nil)
 
-// renewed are leases; the first ones have their terms from an answer.
+// renewed has leases. The first of them have their terms from an answer.
 type renewed struct {
 	leases []int64
 	answer *coordpb.RenewAllResponse
@@ -63,7 +65,7 @@ type renewed struct {
 	given int
 }
 
-// newRenewalStream opens a stream at a server; nil after Close.
+// newRenewalStream opens a stream at a server. It returns nil after Close.
 func (c *Calls) newRenewalStream(ctx context.Context, s *server) *renewalStream {
 	r := &renewalStream{calls: c, server: s, opened: ctx,
 		requests: make(chan int64, coordpb.MaxRenewed), closing: make(chan struct{}),
@@ -129,7 +131,7 @@ func (r *renewalStream) gather() (leases []int64, err error) {
 	select {
 	case lease := <-r.requests:
 		leases = append(leases, lease)
-	case <-r.closing: // what was sent before is in requests
+	case <-r.closing: // renewals sent before CloseSend are in requests
 	case <-r.ctx.Done():
 		return nil, r.contextError()
 	}

@@ -19,8 +19,8 @@ const (
 	// openTimeout is how long the opening of a stream of renewals waits for a search under way: a
 	// stream opened by gRPC stays on gRPC for its whole life.
 	openTimeout = 500 * time.Millisecond
-	// askAgain is how long a server that does not renew leases without gRPC is not asked again. A
-	// server of a newer version may take over its address.
+	// askAgain is the time for which a server that does not renew leases without gRPC is not asked
+	// again. A server of a newer version may take over its address.
 	askAgain = time.Minute
 )
 
@@ -34,15 +34,14 @@ type renewing struct {
 	}
 }
 
-// known returns the answer of the server, if known; if both results are false, the server has to be
-// asked.
+// known returns the answer of the server. If both results are false, the server has to be asked.
 func (r *renewing) known() (yes, no bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.yes, !r.mu.refused.IsZero() && time.Since(r.mu.refused) < askAgain
 }
 
-// note notes what the server has answered.
+// note records the answer of the server.
 func (r *renewing) note(yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +62,7 @@ func (c *Calls) interceptStream(ctx context.Context, d *grpc.StreamDesc, conn *g
 	return open(ctx, d, conn, method, options...)
 }
 
-// openRenewals opens a stream that bypasses gRPC; nil: the stream has to use gRPC.
+// openRenewals opens a stream that bypasses gRPC. It returns nil if the stream has to use gRPC.
 func (c *Calls) openRenewals(ctx context.Context, options []grpc.CallOption) *renewalStream {
 	o, ok := c.callOptions(ctx, options)
 	if !ok {
@@ -116,7 +115,7 @@ func (c *Calls) renewsAt(ctx context.Context, s *server, o client.CallOptions) b
 	return err == nil
 }
 
-// notServed says of the error of a call whether the server has answered that it knows no such call.
+// notServed reports whether a call failed because the server does not know the call.
 func notServed(err error) bool {
 	var broken *client.ErrStreamBroken
 	if errors.Is(err, client.ErrNotSent) || errors.Is(err, client.ErrClosed) || errors.As(err,

@@ -110,7 +110,8 @@ func (c *Calls) follow(address string) *server {
 	return s
 }
 
-// settleLocked makes the server found by a search the current one; nil: none was found.
+// settleLocked makes the server found by a search the current one. found is nil if no server was
+// found.
 func (c *Calls) settleLocked(found *server) {
 	c.mu.settled = time.Now()
 	if found == nil || c.mu.closed {
@@ -129,9 +130,9 @@ func (c *Calls) endSearchLocked() {
 	c.mu.searched = nil
 }
 
-// try makes a call that every server answers which takes calls without gRPC, serves the store, and
-// knows a leader. The call names no key, so a member with a vote refuses it before it asks for a
-// user or reads. It returns nil if this server does not answer in that way.
+// try makes a call that a server answers if it takes calls without gRPC, serves the store, and
+// knows a leader. The call names no key, so a voting member refuses it before it checks the user or
+// reads. try returns nil if this server does not answer in that way.
 func (c *Calls) try(address string) (_ *server, better string) {
 	s := c.server(address)
 	if s == nil {
@@ -147,7 +148,8 @@ func (c *Calls) try(address string) (_ *server, better string) {
 	return s, better
 }
 
-// server gives the connection to a server, which is made when it is first used; nil after Close.
+// server returns the connection to a server, and makes it at the first use. It returns nil after
+// Close.
 func (c *Calls) server(address string) *server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +172,7 @@ func (c *Calls) server(address string) *server {
 	return s
 }
 
-// forgetLocked closes the connection to one server that is not the current one.
+// forgetLocked closes the connection to one server other than the current one.
 func (c *Calls) forgetLocked() {
 	for address, s := range c.mu.servers {
 		if s != c.current.Load() {
@@ -181,8 +183,8 @@ func (c *Calls) forgetLocked() {
 	}
 }
 
-// addressOf returns the host and port of an endpoint; "" if it has none, or requires TLS and the
-// client does not use TLS.
+// addressOf returns the host and port of an endpoint. It returns "" if the endpoint has none, or
+// requires TLS while the client does not use TLS.
 func addressOf(endpoint string, secure bool) string {
 	if strings.Contains(endpoint, "://") {
 		u, err := url.Parse(endpoint)

@@ -7,8 +7,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// authenticated keeps what Authenticate has answered for the user of the client. An application may
-// check the passwords of others by it.
+// authenticated stores the token that Authenticate has returned for the user of the client. Tokens
+// of other users are ignored: an application may check the passwords of other users with
+// Authenticate.
 func (c *Calls) authenticated(request, answer any, err error) {
 	q, isRequest := request.(*pb.AuthenticateRequest)
 	a, isAnswer := answer.(*pb.AuthenticateResponse)

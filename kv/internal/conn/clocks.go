@@ -26,10 +26,10 @@ import (
 // read is exact: nothing is uncertain, however long it takes.
 
 const (
-	// maxShort is how much too low the estimate of the time may be. A client whose estimate has
-	// become worse, because it was idle, asks a node.
+	// maxShort is the most by which an estimate of the time may be too low. A client whose estimate
+	// is worse, because it was idle, asks a node.
 	maxShort = 20 * time.Millisecond
-	// askWait is how long a node's clock is waited for, askPause comes before the next try.
+	// askWait bounds the wait for a node's clock; askPause is the pause before the next try.
 	askWait  = 300 * time.Millisecond
 	askPause = 20 * time.Millisecond
 )
@@ -43,8 +43,8 @@ func (c *Conn) MaxClockOffset() time.Duration {
 	return max(said, c.cfg.MaxClockOffset)
 }
 
-// AskNow asks the cluster for its time, until a node answers: a timestamp at or above every one
-// that this client has seen.
+// AskNow asks nodes for the cluster's time until a node answers. The result is at or above every
+// timestamp that this client has seen.
 func (c *Conn) AskNow(ctx context.Context) (hlc.Timestamp, error) {
 	return c.askUntil(ctx, c.Sender.AskClocks)
 }
@@ -66,8 +66,8 @@ func (c *Conn) askUntil(ctx context.Context,
 	}
 }
 
-// Estimate returns an estimate of the cluster's time: a node's clock stands at at or above it, and
-// showed at most latest. If the known estimate is too bad, a node is asked.
+// Estimate returns an estimate of the cluster's time: a node's clock is at or above at, and was at
+// most latest when it was read. If the known estimate is too inexact, Estimate asks a node.
 func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err error) {
 	at, latest, short, ok := c.Sender.Clock.Estimate()
 	if ok && short <= maxShort {
@@ -77,8 +77,8 @@ func (c *Conn) Estimate(ctx context.Context) (at, latest hlc.Timestamp, err erro
 	return at, at, err
 }
 
-// Clocks returns bounds of the cluster's time: some node's clock stands at earliest or above it,
-// and what was acknowledged until now lies at or below latest.
+// Clocks returns bounds of the cluster's time: some node's clock is at or above earliest, and
+// everything acknowledged until now is at or below latest.
 func (c *Conn) Clocks(ctx context.Context) (earliest, latest hlc.Timestamp, err error) {
 	earliest, latest, ok := c.knownClocks()
 	if ok {
@@ -89,7 +89,7 @@ func (c *Conn) Clocks(ctx context.Context) (earliest, latest hlc.Timestamp, err 
 	return now, now.Add(time.Since(asked) + 2*c.MaxClockOffset()), err
 }
 
-// knownClocks is Clocks without asking; ok is false if the time is not known.
+// knownClocks is Clocks without a request; ok is false if the time is unknown.
 func (c *Conn) knownClocks() (earliest, latest hlc.Timestamp, ok bool) {
 	earliest, latest, short, ok := c.Sender.Clock.Estimate()
 	if !ok || short > maxShort {
@@ -98,7 +98,7 @@ func (c *Conn) knownClocks() (earliest, latest hlc.Timestamp, ok bool) {
 	return earliest, latest.Add(short + 2*c.MaxClockOffset()), true
 }
 
-// Age returns the greatest possible age of a timestamp; negative if that is not known.
+// Age returns the greatest possible age of a timestamp; negative if it is unknown.
 func (c *Conn) Age(at hlc.Timestamp) time.Duration {
 	_, latest, ok := c.knownClocks()
 	if !ok || at.IsZero() {
@@ -107,11 +107,11 @@ func (c *Conn) Age(at hlc.Timestamp) time.Duration {
 	return max(0, time.Duration(latest.Wall-at.Wall))
 }
 
-// LateWait estimates how long it takes until the latest possible timestamp can be read.
+// LateWait estimates the wait of LateTimestamp.
 func (c *Conn) LateWait() time.Duration { return 2 * c.MaxClockOffset() }
 
-// LateMoment returns a timestamp at or above everything that was acknowledged before the call, once
-// a clock shows it.
+// LateTimestamp returns a timestamp at or above everything that was acknowledged before the call,
+// once a clock shows it.
 func (c *Conn) LateTimestamp(ctx context.Context) (hlc.Timestamp, error) {
 	now, err := c.askClock(ctx)
 	if err != nil {

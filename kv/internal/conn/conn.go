@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
+	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
@@ -22,9 +23,8 @@ type Config struct {
 	Route route.Config
 	// RequestTimeout bounds a call whose context has no deadline; 0: no bound.
 	RequestTimeout time.Duration
-	// MaxClockOffset is the least difference of two nodes' clocks that is assumed, even if the
-	// servers report less; DefaultClockOffset is assumed as long as the servers have reported
-	// nothing.
+	// MaxClockOffset is the least difference between two nodes' clocks that is assumed, even if the
+	// servers report less. DefaultClockOffset is assumed until a server reports.
 	MaxClockOffset, DefaultClockOffset time.Duration
 	// Wrap turns an error of the Conn into the error of package kv for a call. nil stays nil, and
 	// an error of package kv is unchanged.
@@ -43,7 +43,8 @@ type Conn struct {
 // Of returns the Conn of a *kv.Client. Package kv sets it.
 var Of func(client any) *Conn
 
-// New makes a Conn, which looks for the partition table from then on. Close it after use.
+// New makes a Conn, which looks for the partition table from then on. The caller closes it after
+// use.
 func New(cfg Config) (*Conn, error) {
 	c := &Conn{cfg: cfg, Logger: cfg.Route.Logger, Random: cfg.Route.Random}
 	if c.Logger == nil {
@@ -76,7 +77,7 @@ func (c *Conn) Close() {
 // Wrap turns an error into the error of package kv for a call; nil stays nil.
 func (c *Conn) Wrap(op, keyspace string, err error) error { return c.cfg.Wrap(op, keyspace, err) }
 
-// Bound gives a context without a deadline the request timeout.
+// Bound adds the request timeout to a context without a deadline.
 func (c *Conn) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.cfg.RequestTimeout <= 0 {
 		return ctx, noCancel
@@ -89,8 +90,8 @@ func (c *Conn) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 
 func noCancel() {}
 
-// Ask makes one call of the Cluster service, at any server that answers, within the request
-// timeout. The request must be safe to repeat.
+// Ask makes one call of the Cluster service, to any server that answers, within the request
+// timeout. The request must be idempotent.
 func Ask[Q, R any](ctx context.Context, c *Conn, method func(clusterpb.ClusterClient,
 	context.Context, *Q, ...grpc.CallOption) (*R, error), request *Q) (answer *R, err error) {
 	ctx, cancel := c.Bound(ctx)
@@ -102,7 +103,8 @@ func Ask[Q, R any](ctx context.Context, c *Conn, method func(clusterpb.ClusterCl
 	return answer, err
 }
 
-// Partitions lists the partitions of a keyspace, or with an empty name those of all keyspaces.
+// Partitions lists the partitions of a keyspace, or for an empty name the partitions of all
+// keyspaces.
 func (c *Conn) Partitions(ctx context.Context, keyspace string) (all []*clusterpb.PartitionInfo,
 	err error) {
 	err = c.Sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
@@ -133,7 +135,7 @@ const resolvePause = 100 * time.Millisecond
 
 // Resolve finds a keyspace by its name, and has the table show its partitions. If the table does
 // not have the keyspace, the core is asked: the table may lag behind. The cause of the error is
-// route.ErrNoKeyspace if there is none of this name.
+// route.ErrNoKeyspace if no keyspace has this name.
 func (c *Conn) Resolve(ctx context.Context, name string) (*route.Keyspace, error) {
 	for {
 		table := c.Sender.Table()
@@ -159,7 +161,7 @@ func (c *Conn) Resolve(ctx context.Context, name string) (*route.Keyspace, error
 	}
 }
 
-// exists asks the core whether there is a keyspace of a name which is not being dropped.
+// exists asks the core whether a keyspace of a name exists and is not being dropped.
 func (c *Conn) exists(ctx context.Context, name string) (bool, error) {
 	r, err := Ask(ctx, c, clusterpb.ClusterClient.ListKeyspaces, &clusterpb.ListKeyspacesRequest{})
 	if err != nil {
@@ -174,7 +176,7 @@ func (c *Conn) exists(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// Await waits for a table that is newer than the given one, but no longer than d.
+// Await waits for a table newer than the given table, for d at most.
 func (c *Conn) Await(ctx context.Context, table *route.Table, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -202,3 +204,6 @@ func (c *Conn) Pause(ctx context.Context, d time.Duration) error {
 		return &route.Error{Cause: route.ErrClosed}
 	}
 }
+
+// Tracer makes the client's trace spans; nil makes none.
+func (c *Conn) Tracer() *calltrace.Tracer { return c.cfg.Route.Tracer }

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ParallelRequests is how many requests one call has in flight at a time.
+// ParallelRequests bounds the requests that one call has in flight.
 const ParallelRequests = 64
 
-// LockSlack is how long before the deadline a node gives up waiting for a lock, so that its answer
-// still arrives.
+// LockSlack is the time before the deadline at which a node stops waiting for a lock, so that its
+// answer still arrives.
 const LockSlack = 50 * time.Millisecond
 
 // InParallel calls f for 0 to n-1, at most limit of them at a time, and returns the first error,

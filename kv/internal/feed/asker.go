@@ -18,35 +18,35 @@ import (
 )
 
 const (
-	// feedWait is how long, beyond the keyspace's lag, a replica waits until something new of the
-	// feed is resolved. Then the leader reads its latest state, which makes transactions in the way
-	// commit above it.
+	// feedWait is how long, beyond the keyspace's lag, a replica waits until new changes of the
+	// feed are resolved. After that the leader reads its latest state, which makes pending
+	// transactions commit above it.
 	feedWait = 5 * time.Second
-	// feedTimeout bounds one question, feedWait and the rest included.
+	// feedTimeout bounds one request, including feedWait.
 	feedTimeout = 20 * time.Second
-	// feedHold bounds how long a replica holds a question.
+	// feedHold bounds how long a replica holds a request.
 	feedHold = 5 * time.Second
 )
 
 // Asker asks the partitions of a keyspace for changes. Its keys are a hash number, 0 in a range
-// keyspace, and a user key: so each partition is a span. It implements changes.Asker.
+// keyspace, followed by a user key. So each partition is a span. It implements changes.Asker.
 type Asker struct {
 	keyspace reader.Keyspace
 	hashes   uint32
-	// wait is how long a replica waits.
+	// wait is how long a replica waits for new changes.
 	wait time.Duration
-	// span is of user keys.
+	// span is a span of user keys.
 	span keys.Span
 }
 
-// NewAsker asks for the changes of a span of user keys.
+// NewAsker makes an Asker for the changes of a span of user keys.
 func NewAsker(c *conn.Conn, ks *route.Keyspace, span keys.Span) *Asker {
 	return &Asker{keyspace: reader.Keyspace{Conn: c, ID: ks.ID, Hashed: ks.Hashed()},
 		hashes: ks.Info.GetHashPartitions(), span: span,
 		wait: feedWait + time.Duration(ks.Info.GetClosedTimestampLagMillis())*time.Millisecond}
 }
 
-// Spans returns the keys of the feed.
+// Spans returns the spans of the feed, in the Asker's keys.
 func (a *Asker) Spans() (spans []keys.Span) {
 	if !a.keyspace.Hashed {
 		return []keys.Span{placed(0, a.span)}
@@ -67,7 +67,7 @@ func placed(hash uint32, span keys.Span) keys.Span {
 	return out
 }
 
-// unplaced is the reverse of placed, for what lies within one hash number.
+// unplaced is the reverse of placed, for a span within one hash number.
 func unplaced(span keys.Span) (hash uint32, user keys.Span) {
 	hash = binary.BigEndian.Uint32(span.Start)
 	user.Start = span.Start[4:]
@@ -122,7 +122,7 @@ func (a *Asker) Ask(ctx context.Context, q changes.Question) (changes.Answer, er
 	return a.answer(hash, rest, &q, answer)
 }
 
-// answer checks an answer, and reports what is wrong with it.
+// answer converts an answer, and returns an error if it is invalid.
 func (a *Asker) answer(hash uint32, rest keys.Span, q *changes.Question,
 	answer route.Answer) (changes.Answer, error) {
 	r, p := answer.GetChanges(), answer.Partition
@@ -161,7 +161,7 @@ func (a *Asker) Final(err error) bool {
 		return true
 	}
 	if r.Cause != nil {
-		// A time-out may be temporary.
+		// A time-out may be temporary, so it is not final.
 		return errors.Is(r.Cause, route.ErrClosed) || errors.Is(r.Cause, route.ErrNoKeyspace) ||
 			errors.Is(r.Cause, route.ErrWrongCluster)
 	}

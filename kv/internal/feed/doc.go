@@ -1,4 +1,4 @@
-// Package feed is the part of a client's change feed beside the merging of changes (package
-// changes): the questions to the partitions of a keyspace, the record of a consumer's position, and
-// the metrics.
+// Package feed connects a client's change feed to the cluster: it asks the partitions of a keyspace
+// for changes, records the position of a consumer, and keeps the metrics. Package changes merges
+// the changes.
 package feed

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// Metrics are those of the change feeds of a client.
+// Metrics are the metrics of a client's change feeds.
 type Metrics struct {
 	running           *metric.Gauge
 	changes, failures *metric.Counter
@@ -19,12 +19,12 @@ type Metrics struct {
 
 	mu struct {
 		sync.Mutex
-		// feeds are the running ones.
+		// feeds are the running feeds.
 		feeds map[*Feed]struct{}
 	}
 }
 
-// failureLog is the least time between two messages about the errors of a feed.
+// failureLog is the least time between two log messages about the errors of one feed.
 const failureLog = 10 * time.Second
 
 // NewMetrics makes the metrics and registers them, if r is not nil.
@@ -51,7 +51,7 @@ func NewMetrics(r metric.Registry, logger *slog.Logger) (*Metrics, error) {
 	return m, nil
 }
 
-// Unregister takes the metrics back.
+// Unregister removes the metrics from the registry.
 func (m *Metrics) Unregister() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,17 +61,18 @@ func (m *Metrics) Unregister() {
 	m.registered = nil
 }
 
-// Feed is one feed that runs. Its methods are called by the goroutine of its loop, and NotRecorded
-// by the goroutine that records its positions.
+// Feed is one running feed. Its methods are called by the goroutine of its loop, and NotRecorded by
+// the goroutine that records its positions.
 type Feed struct {
 	of       *Metrics
 	keyspace string
-	// logged is when an error was logged, at its last progress. Metrics.mu guards them.
+	// logged is when an error was last logged; at is the timestamp of the last progress. Metrics.mu
+	// guards both.
 	logged time.Time
 	at     hlc.Timestamp
 }
 
-// Begin counts a feed, until End.
+// Begin counts a running feed, until End.
 func (m *Metrics) Begin(keyspace string, since hlc.Timestamp) *Feed {
 	f := &Feed{of: m, keyspace: keyspace, at: since}
 	m.running.Inc()
@@ -81,7 +82,7 @@ func (m *Metrics) Begin(keyspace string, since hlc.Timestamp) *Feed {
 	return f
 }
 
-// End ends the count of the feed.
+// End removes the feed from the count.
 func (f *Feed) End() {
 	f.of.running.Dec()
 	f.of.mu.Lock()
@@ -89,28 +90,28 @@ func (f *Feed) End() {
 	delete(f.of.mu.feeds, f)
 }
 
-// Progress notes that everything at or below a timestamp has come.
+// Progress records that all changes at or below a timestamp have come.
 func (f *Feed) Progress(at hlc.Timestamp) {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
 	f.at = at
 }
 
-// Changed counts a change that was handed on.
+// Changed counts a change that was passed on.
 func (f *Feed) Changed() { f.of.changes.Inc() }
 
-// Failed counts an error after which the feed goes on, and says so now and then.
+// Failed counts an error after which the feed continues, and logs it at most every failureLog.
 func (f *Feed) Failed(err error) {
 	f.of.failures.Inc()
 	f.warn("a change feed waits for a partition that could not be read", err)
 }
 
-// NotRecorded says that the position of the feed's consumer could not be recorded.
+// NotRecorded logs that the position of the feed's consumer could not be recorded.
 func (f *Feed) NotRecorded(err error) {
 	f.warn("the position of a change feed's consumer could not be recorded", err)
 }
 
-// warn logs an error, now and then.
+// warn logs an error at most every failureLog.
 func (f *Feed) warn(message string, err error) {
 	f.of.mu.Lock()
 	now := time.Now()
@@ -124,7 +125,7 @@ func (f *Feed) warn(message string, err error) {
 	}
 }
 
-// lag is how far the last progress of the slowest feed lies behind the client's clock.
+// lag is the distance of the slowest feed's last progress from the client's clock.
 type lag Metrics
 
 // Describe implements metric.Collector.

@@ -9,11 +9,11 @@ import (
 )
 
 // A feed with a name begins at the position that is recorded for the name, and advances that
-// position. A progress counts as taken when the loop asks for the next change.
+// position. A progress counts as taken when the application's loop asks for the next change.
 //
-// The position is recorded in the background, now and then, and when the loop ends: a core that
-// cannot be reached delays no feed, and a recorded position is only ever too low. The end of the
-// loop does not cancel a record that is under way: its position may be the last one.
+// The position is recorded in the background, every consumerEvery at most, and when the loop ends.
+// So an unreachable core delays no feed, and a recorded position is at most too low. The end of the
+// loop does not cancel a running record, whose position may be the last.
 
 // consumerEvery is the least time between two records of a position.
 const consumerEvery = 5 * time.Second
@@ -21,8 +21,8 @@ const consumerEvery = 5 * time.Second
 const (
 	// recordTimeout bounds one record of a position.
 	recordTimeout = 5 * time.Second
-	// lastRecord is how long the end of a loop waits for its position to be recorded, over all
-	// attempts, and recordPause the time between two of them.
+	// lastRecord bounds, at the end of a loop, all attempts to record the last position;
+	// recordPause is the pause between two attempts.
 	lastRecord  = 5 * time.Second
 	recordPause = 100 * time.Millisecond
 )
@@ -32,12 +32,12 @@ type Recorder struct {
 	// set records a position.
 	set    func(context.Context, hlc.Timestamp) error
 	failed func(error)
-	// final reports whether an error of set stays.
+	// final reports whether an error of set is permanent.
 	final func(error) bool
-	// taken has the last position that is not recorded yet.
+	// taken holds the last position that is not recorded yet.
 	taken chan hlc.Timestamp
 	ended chan struct{}
-	// cancel cancels the record that is under way.
+	// cancel cancels the running record.
 	cancel context.CancelFunc
 }
 
@@ -58,9 +58,9 @@ func Record(loop context.Context, set func(context.Context, hlc.Timestamp) error
 	return c
 }
 
-// run records positions until Stop. Its error is final.
+// run records positions until Stop. It returns only permanent errors.
 func (c *Recorder) run(ctx, loop context.Context) error {
-	var left hlc.Timestamp // what could not be recorded
+	var left hlc.Timestamp // the position that could not be recorded
 	for at := range c.taken {
 		recorded, err := c.record(ctx, at)
 		if err != nil {
@@ -81,7 +81,7 @@ func (c *Recorder) run(ctx, loop context.Context) error {
 	return nil
 }
 
-// Took schedules the record of a position, in place of one that is still waiting.
+// Took schedules a position for recording, in place of a position that still waits.
 func (c *Recorder) Took(at hlc.Timestamp) {
 	select {
 	case <-c.taken:
@@ -90,7 +90,8 @@ func (c *Recorder) Took(at hlc.Timestamp) {
 	c.taken <- at // never blocks: only this goroutine sends
 }
 
-// record records a position; false: it has to be tried again. Its error is final.
+// record records a position. It returns false if the position has to be tried again, and only
+// permanent errors.
 func (c *Recorder) record(ctx context.Context, at hlc.Timestamp) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -105,8 +106,8 @@ func (c *Recorder) record(ctx context.Context, at hlc.Timestamp) (bool, error) {
 	return false, nil
 }
 
-// Stop records the last position, and returns when nothing is recorded any more. The context of the
-// loop has ended.
+// Stop records the last position, and returns when the Recorder has ended. The loop's context must
+// have ended.
 func (c *Recorder) Stop() {
 	late := time.AfterFunc(lastRecord, c.cancel)
 	defer late.Stop()

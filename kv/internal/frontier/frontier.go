@@ -18,15 +18,16 @@ type Part struct {
 	Resolved hlc.Timestamp
 	// Head is the known timestamp of the key Span.Start, if it is above Resolved; otherwise zero.
 	Head hlc.Timestamp
-	// Asked is set while a question about the part is under way. It is neither cut nor joined then.
+	// Asked is set while a request for the part is running. The part is neither cut nor joined
+	// then.
 	Asked bool
 }
 
-// Frontier is made by New.
+// Frontier is the position of a feed. New makes it.
 type Frontier struct{ parts []Part }
 
-// New returns a frontier over spans, in ascending order and each with an end, in which everything
-// up to a timestamp is known.
+// New returns a frontier over spans, in ascending order and each with an end, whose changes up to a
+// timestamp are known.
 func New(at hlc.Timestamp, spans ...keys.Span) *Frontier {
 	f := &Frontier{parts: make([]Part, 0, len(spans))}
 	for _, s := range spans {
@@ -40,7 +41,7 @@ func New(at hlc.Timestamp, spans ...keys.Span) *Frontier {
 // Len is the number of parts.
 func (f *Frontier) Len() int { return len(f.parts) }
 
-// Min returns the timestamp up to which everything is known of all keys; zero if there are no keys.
+// Min returns the timestamp up to which all changes are known; zero without keys.
 func (f *Frontier) Min() (least hlc.Timestamp) {
 	for i := range f.parts {
 		if r := f.parts[i].Resolved; i == 0 || r.Less(least) {
@@ -70,15 +71,15 @@ func (f *Frontier) Within(span keys.Span) []Part {
 	return f.parts[first:last]
 }
 
-// holding is the index of the part that holds a key, or of the one after it.
+// holding is the index of the part with a key, or of the next part.
 func (f *Frontier) holding(key []byte) int {
 	return sort.Search(len(f.parts), func(i int) bool {
 		return bytes.Compare(key, f.parts[i].Span.End) < 0
 	})
 }
 
-// Cut makes a part begin at a key, unless no part has the key, or it is asked. It returns whether a
-// new part begins there.
+// Cut cuts the part with a key at the key, unless no part has the key, or the part is asked. It
+// reports whether it has made a new part.
 func (f *Frontier) Cut(key []byte) bool {
 	i := f.holding(key)
 	if i == len(f.parts) || f.parts[i].Asked ||
@@ -113,7 +114,7 @@ func (p *Part) settle() {
 }
 
 // Advance sets the known timestamp of the part that begins at start, up to the key end; an end
-// outside of the part stands for the part's end. The part is no longer asked.
+// outside the part stands for the part's end. The part is no longer asked.
 func (f *Frontier) Advance(start, end []byte, resolved hlc.Timestamp) {
 	i := f.holding(start)
 	if i == len(f.parts) || !bytes.Equal(f.parts[i].Span.Start, start) {
@@ -146,7 +147,7 @@ func (f *Frontier) AdvanceKey(start []byte, known hlc.Timestamp) {
 	}
 }
 
-// Back lowers all known timestamps to a timestamp. Parts stay asked, but the answers to questions
+// Back lowers all known timestamps to a timestamp. Parts stay asked, but the answers to requests
 // that began above it cannot be used.
 func (f *Frontier) Back(to hlc.Timestamp) {
 	for i := range f.parts {
@@ -180,7 +181,7 @@ func (f *Frontier) Join(span keys.Span) {
 	}
 }
 
-// checkInvariants checks that the parts are in order, and none has a key of another.
+// checkInvariants checks that the parts are in order and do not overlap.
 func (f *Frontier) checkInvariants() {
 	if len(f.parts) > 16*invariants.Small {
 		return
@@ -196,8 +197,8 @@ func (f *Frontier) checkInvariants() {
 	}
 }
 
-// checkInvariantKnown checks that known timestamps have not gone back: that of all keys, and those
-// of a part; before is its former value.
+// checkInvariantKnown checks that known timestamps have not gone back: the timestamp of all keys,
+// and the timestamps of a part; before is the part's former value.
 func (f *Frontier) checkInvariantKnown(all hlc.Timestamp, before Part) {
 	f.checkInvariants()
 	now := f.Min()

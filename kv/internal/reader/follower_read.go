@@ -96,7 +96,7 @@ func (n *Near) doAll(ctx context.Context, s *route.Sender, calls []*route.Call, 
 	})
 }
 
-// nearMoment finds a timestamp that is closed for a span of several partitions, at the replicas
+// nearSnapshot finds a timestamp that is closed for a span of several partitions, at the replicas
 // that answer: the lowest that they return, but not lower than the read asks for (a leader that
 // answers as a leader may return a lower one, by its clock). A range keyspace may have partitions
 // for which no replica answers, and to which a scan may never get: they are left out after a while.

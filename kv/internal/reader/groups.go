@@ -97,7 +97,7 @@ func (k Keyspace) batchGet(ctx context.Context, userKeys [][]byte, q *Query, n *
 	return at, k.ReadGroups(ctx, again, at, nil, n, take)
 }
 
-// momentOfGroups finds a timestamp that is late enough for all groups.
+// snapshotOfGroups finds a timestamp that is late enough for all groups.
 func (k Keyspace) snapshotOfGroups(ctx context.Context,
 	groups []*Group) (hlc.Timestamp, error) {
 	var parts []*route.Partition

@@ -189,11 +189,3 @@ func LeadsOn(rest keys.Span, reverse bool, resume []byte) bool {
 func NewPager(k Keyspace, hash uint32, rest keys.Span) *Pager {
 	return &Pager{keyspace: k, hash: hash, rest: rest}
 }
-
-// Keyspace is a keyspace that is read by a connection.
-type Keyspace struct {
-	Conn *conn.Conn
-	ID   keys.KeyspaceID
-	// Hashed is set if it is partitioned by hash, otherwise by range.
-	Hashed bool
-}

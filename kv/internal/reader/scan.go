@@ -23,19 +23,6 @@ const (
 	maxPageBytes = 4 << 20
 )
 
-// Query is what a scan or a count reads.
-type Query struct {
-	Span keys.Span
-	// At is the timestamp, if HasAt is set; otherwise one is found.
-	At    hlc.Timestamp
-	HasAt bool
-	// Limit ends a scan after so many rows; 0: no limit.
-	Limit             int
-	Reverse, KeysOnly bool
-	// PageSize is the greatest number of rows of a page; 0: as many as fit.
-	PageSize int
-}
-
 // Scan is a running scan. Only the goroutine of the loop uses it; the fetching goroutines use their
 // feeds. The caller sets the exported fields before Run.
 type Scan struct {

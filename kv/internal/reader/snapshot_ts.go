@@ -41,77 +41,8 @@ const (
 	maxAsked = 1024
 )
 
-// Snapshot is a timestamp at which partitions are read. It may be used by several goroutines.
-type Snapshot struct {
-	at hlc.Timestamp
-	// reading is the transaction, or View, to which the timestamp belongs; nil if it belongs to
-	// this read alone. It knows what is uncertain.
-	reading Reading
-	// certain is set if nothing is uncertain in what is read.
-	certain bool
-	// movable is set if nothing was read yet, so that the node that is asked first chooses the
-	// timestamp, or may move it up.
-	movable bool
-}
-
-// Reading is a transaction, or a View, that reads. Its methods may be called from any goroutine,
-// except for ReadAt.
-type Reading interface {
-	// Context returns the context that a read sends to the node that leads a partition. movable is
-	// set if nothing was read yet, so that the node may choose the timestamp or move it up;
-	// certain, if nothing is uncertain in what is read.
-	Context(p *route.Partition, node keys.NodeID, movable, certain bool) *kvpb.ReadContext
-	// Answered notes the clocks of the node that answered, and of the leader that admitted the
-	// read.
-	Answered(a route.Answer)
-	// Heard notes the clock of a node.
-	Heard(node keys.NodeID, now *kvpb.Timestamp)
-	// ReadAt takes the timestamp at which a node has read, and returns that of the Reading.
-	ReadAt(a route.Answer, at hlc.Timestamp, movable bool) (hlc.Timestamp, error)
-}
-
-// Of returns a snapshot of a transaction, or View, at its timestamp. A movable snapshot is for one
-// partition first; there is no other read at that time.
-func Of(r Reading, at hlc.Timestamp, movable, certain bool) *Snapshot {
-	return &Snapshot{at: at, reading: r, movable: movable && !certain, certain: certain}
-}
-
-// Exactly returns a snapshot at a timestamp at which nothing is uncertain.
-func Exactly(at hlc.Timestamp) *Snapshot { return &Snapshot{at: at} }
-
-// moment returns the timestamp; zero if s is nil: the node that answers chooses it.
-func (s *Snapshot) timestamp() hlc.Timestamp {
-	if s == nil {
-		return hlc.Timestamp{}
-	}
-	return s.at
-}
-
-// context is what the transaction that reads says to leader l of a partition; nil if there is none.
-func (s *Snapshot) context(p *route.Partition, l route.Leader) *kvpb.ReadContext {
-	if s.reading == nil {
-		return nil
-	}
-	return s.reading.Context(p, l.Node, s.movable, s.certain)
-}
-
-// answered notes which node answered a page, and at which timestamp.
-func (s *Snapshot) answered(a route.Answer, at hlc.Timestamp) error {
-	if s.reading != nil {
-		s.reading.Answered(a)
-	}
-	if s.movable {
-		at, err := s.reading.ReadAt(a, at, true)
-		if err != nil {
-			return err
-		}
-		s.at, s.movable = at, false
-	}
-	return nil
-}
-
-// Moment finds a timestamp for reading a span, and the partitions that hold the span now. heard is
-// as in route.Sender.SnapshotTimestamp.
+// SnapshotTimestamp finds a timestamp for reading a span, and the partitions that hold the span
+// now. heard is as in route.Sender.SnapshotTimestamp.
 func (k Keyspace) SnapshotTimestamp(ctx context.Context, span keys.Span,
 	heard func(keys.NodeID, *kvpb.Timestamp)) (parts []*route.Partition, at hlc.Timestamp,
 	err error) {
@@ -125,7 +56,7 @@ func (k Keyspace) SnapshotTimestamp(ctx context.Context, span keys.Span,
 	return parts, at, err
 }
 
-// momentIn finds a timestamp for reading a span in partitions.
+// snapshotIn finds a timestamp for reading a span in partitions.
 func (k Keyspace) snapshotIn(ctx context.Context, parts []*route.Partition,
 	span keys.Span, heard func(keys.NodeID, *kvpb.Timestamp)) (at hlc.Timestamp, err error) {
 	s := k.Conn.Sender
@@ -160,7 +91,7 @@ func anyLed(parts []*route.Partition) bool {
 	return false
 }
 
-// momentOfEach asks the present leader of each partition for a timestamp.
+// snapshotOfEach asks the present leader of each partition for a timestamp.
 func (k Keyspace) snapshotOfEach(ctx context.Context, parts []*route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	moments := make([]hlc.Timestamp, len(parts))
@@ -175,8 +106,8 @@ func (k Keyspace) snapshotOfEach(ctx context.Context, parts []*route.Partition,
 	return at, err
 }
 
-// momentOf finds a timestamp for what one partition held, by a read of one row of its latest state:
-// the timestamp of that read is late enough for the whole span that it asked for.
+// snapshotOf finds a snapshot timestamp for one partition, by a read of one row of its latest
+// state: the timestamp of that read is late enough for the whole span that it asked for.
 func (k Keyspace) snapshotOf(ctx context.Context, p *route.Partition,
 	span keys.Span) (at hlc.Timestamp, err error) {
 	t := &Pager{keyspace: k, hash: p.Hash, rest: span.Intersect(p.Span)}

@@ -1,3 +1,3 @@
-// Package reads records what a transaction or a View has read, which must not change until it
-// commits. It is for package kv.
+// Package reads records the reads of a transaction or a View, which must stay valid until it
+// commits. Package kv uses it.
 package reads

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// Above maxReadEntries keys and spans, or maxReadBytes of them, the reads are condensed to
-	// about condensedEntries spans that cover them: a write between them then counts as a conflict
-	// too.
+	// Above maxReadEntries keys and spans, or maxReadBytes bytes of them, the reads are condensed
+	// to about condensedEntries spans that cover them. Then a write between the keys that were read
+	// counts as a conflict too.
 	maxReadEntries   = 10_000
 	maxReadBytes     = 8 << 20
 	condensedEntries = 1000
 )
 
-// Set is the set of a transaction's reads, which must not change until it commits.
+// Set is the set of a transaction's reads, which must stay valid until it commits.
 type Set struct {
 	keyspaces map[keys.KeyspaceID]*keyspaceReads
 	entries   int
 	bytes     int
-	// next is the number of entries at which they are condensed again.
+	// next is the number of entries at which the reads are condensed again.
 	next int
-	// recent are keys that are not in keyspaces yet: most reads of many keys are the only one of
-	// their transaction or View, and their keys are never asked for.
+	// recent are keys that are not in keyspaces yet: most reads of many keys are the only read of
+	// their transaction or View, and Seen is never called for their keys.
 	recent []keyRead
 }
 
@@ -40,18 +40,18 @@ type keyRead struct {
 	version  hlc.Timestamp
 }
 
-// maxRecent is how many keys are recent at most.
+// maxRecent bounds the recent keys.
 const maxRecent = 256
 
-// keyspaceReads is what was read in one keyspace.
+// keyspaceReads are the reads in one keyspace.
 type keyspaceReads struct {
 	// partitions is the number of hash partitions; 0 in a range keyspace.
 	partitions uint32
-	// keys have the version that was read, zero if there was no value.
+	// keys maps each key to the version that was read, zero if there was no value.
 	keys map[string]hlc.Timestamp
 	// locked are keys under a lock of the transaction.
 	locked map[string]bool
-	// spans were read in all partitions; parts in one hash partition each.
+	// spans were read in all hash partitions; parts were read in one hash partition each.
 	spans []keys.Span
 	parts map[uint32][]keys.Span
 }
@@ -71,10 +71,10 @@ func (s *Set) keyspace(ks *route.Keyspace) *keyspaceReads {
 	return r
 }
 
-// Empty reports that nothing was read.
+// Empty reports whether nothing was read.
 func (s *Set) Empty() bool { return len(s.keyspaces) == 0 && len(s.recent) == 0 }
 
-// Key notes that a key was read.
+// Key adds a key that was read.
 func (s *Set) Key(ks *route.Keyspace, key []byte, version hlc.Timestamp) {
 	s.settle()
 	s.note(ks, string(key), version)
@@ -89,7 +89,7 @@ func (s *Set) note(ks *route.Keyspace, key string, version hlc.Timestamp) {
 	s.grow(1, len(key))
 }
 
-// Pairs notes that keys were read.
+// Pairs adds keys that were read.
 func (s *Set) Pairs(ks *route.Keyspace, n int, at func(i int) (key []byte, version hlc.Timestamp)) {
 	size := 0
 	for i := range n {
@@ -123,7 +123,7 @@ func (s *Set) settle() {
 	}
 }
 
-// Seen returns the version of a key that was read, as far as it is still known.
+// Seen returns the version of a key that was read, unless the key was condensed.
 func (s *Set) Seen(ks *route.Keyspace, key []byte) (version hlc.Timestamp, seen bool) {
 	s.settle()
 	r := s.keyspaces[ks.ID]
@@ -134,7 +134,7 @@ func (s *Set) Seen(ks *route.Keyspace, key []byte) (version hlc.Timestamp, seen 
 	return version, seen
 }
 
-// Lock notes that a key was read under a lock that stands.
+// Lock adds a key that was read under a lock of the transaction.
 func (s *Set) Lock(ks *route.Keyspace, key []byte) {
 	s.settle()
 	r := s.keyspace(ks)
@@ -148,7 +148,7 @@ func (s *Set) Lock(ks *route.Keyspace, key []byte) {
 	}
 }
 
-// Again notes that a locked key has to be validated like one without a lock.
+// Again makes a locked key subject to validation, like a key without a lock.
 func (s *Set) Again(ks *route.Keyspace, key []byte, version hlc.Timestamp) {
 	s.settle()
 	r := s.keyspace(ks)
@@ -172,7 +172,7 @@ func (s *Set) Locks() (n int) {
 	return n
 }
 
-// Span notes that a span was read. It takes over the span.
+// Span adds a span that was read. It takes over the span.
 func (s *Set) Span(ks *route.Keyspace, span keys.Span) {
 	s.settle()
 	r := s.keyspace(ks)
@@ -202,7 +202,7 @@ func (s *Set) grow(entries, size int) {
 	}
 }
 
-// condense covers the reads with fewer spans.
+// condense replaces the reads by fewer spans that cover them.
 func (s *Set) condense() {
 	s.entries, s.bytes = 0, 0
 	for _, r := range s.keyspaces {
@@ -245,7 +245,7 @@ func (r *keyspaceReads) condense(limit int) {
 	r.spans = Cover(r.spans, limit)
 }
 
-// Cover returns at most limit spans, in order, that cover all of the given ones.
+// Cover returns at most limit spans, in order, that cover all given spans.
 func Cover(spans []keys.Span, limit int) []keys.Span {
 	slices.SortFunc(spans, func(a, b keys.Span) int { return bytes.Compare(a.Start, b.Start) })
 	spans = join(spans, func(last, next keys.Span) bool {
@@ -254,7 +254,7 @@ func Cover(spans []keys.Span, limit int) []keys.Span {
 	if len(spans) <= limit {
 		return spans
 	}
-	// Neighbours are joined, as many as necessary.
+	// Join neighbours, as many as necessary.
 	each, i := (len(spans)+limit-1)/limit, 0
 	return join(spans, func(keys.Span, keys.Span) bool {
 		i++
@@ -278,7 +278,7 @@ func join(spans []keys.Span, with func(last, next keys.Span) bool) []keys.Span {
 	return out
 }
 
-// All returns all reads in the form of the committer, in a deterministic order.
+// All returns all reads as committer.Reads, in a deterministic order.
 func (s *Set) All() (out committer.Reads) {
 	s.settle()
 	for id, r := range s.keyspaces {

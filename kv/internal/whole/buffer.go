@@ -21,27 +21,27 @@ type Change struct {
 	Expires    int64
 }
 
-// Limits bound a Buffer, in bytes. Memory is at least twice what a sorter needs (sorting.New).
+// Limits bound a Buffer, in bytes. Memory must be at least twice a sorter's minimum (sorting.New).
 type Limits struct {
 	Memory int
-	// Spill bounds the temporary files, which are made in Directory; an empty Directory is that of the
-	// system for temporary files.
+	// Spill bounds the temporary files in Directory. An empty Directory means the system's
+	// directory for temporary files.
 	Spill     uint64
 	Directory string
 }
 
-// overhead is at least what a change takes up besides its key and value.
+// overhead is a lower bound of a change's size beside its key and value.
 const overhead = 100
 
-// Buffer is for one goroutine. New makes it; Close it.
+// Buffer keeps changes until a progress covers them. One goroutine uses it. The caller closes it.
 //
 // INVARIANT: the sorter holds at most half of the memory and of the file: records that stay for
-// longer are copied now and then (sorting.Sorter.Take), and both copies exist for a while.
+// long are sometimes copied (sorting.Sorter.Take), and then both copies exist for a while.
 type Buffer struct {
 	limits Limits
 	// held has all changes that no progress has covered.
 	held *sorting.Sorter
-	// key and value are used again by Add.
+	// key and value are scratch memory of Add.
 	key, value []byte
 }
 
@@ -50,10 +50,10 @@ func New(limits Limits) *Buffer {
 	return &Buffer{limits: limits, held: sorting.New(limits.Memory/2, limits.Directory)}
 }
 
-// Close gives back the memory and the file.
+// Close frees the memory and the files.
 func (b *Buffer) Close() error { return b.held.Close() }
 
-// Fits says whether there is room for so many changes, with so many bytes of keys and values.
+// Fits reports whether there is room for so many changes, with so many bytes of keys and values.
 func (b *Buffer) Fits(changes, bytes int) (bool, error) {
 	for {
 		size := uint64(bytes + changes*overhead)
@@ -67,18 +67,17 @@ func (b *Buffer) Fits(changes, bytes int) (bool, error) {
 	}
 }
 
-// room is how many bytes the buffer can hold at least.
+// room is the number of bytes that the buffer can hold at least.
 func (b *Buffer) room() uint64 { return max(uint64(b.limits.Memory/2), b.limits.Spill/2) }
 
-// Share returns how much is kept, relative to the room in memory. Above 1 some of it is in the
-// file.
+// Share returns the bytes held, relative to the room in memory. Above 1, some are in a file.
 func (b *Buffer) Share() float64 {
 	memory, file := b.held.Held()
 	return float64(memory+file) / float64(b.limits.Memory/2)
 }
 
-// Add keeps a change, whose bytes are copied. A change that is added twice counts once. With
-// ErrFull it was not added.
+// Add keeps a change, whose bytes are copied. A change that is added twice counts once. After
+// ErrFull the change is not in the buffer.
 func (b *Buffer) Add(c *Change) error {
 	fits, err := b.Fits(1, len(c.Key)+len(c.Value))
 	if err != nil {
@@ -98,15 +97,15 @@ func (b *Buffer) Add(c *Change) error {
 	return b.held.Add(sorting.Record{Key: b.key, Value: b.value})
 }
 
-// Full is the error of changes at a timestamp for which there is no room.
+// Full returns ErrFull for changes at a timestamp.
 func (b *Buffer) Full(at hlc.Timestamp) error {
 	memory, file := b.held.Held()
 	return fmt.Errorf("%w at %s: %d bytes are in memory, of %d, and %d in a temporary file, of %d",
 		ErrFull, at, memory, b.limits.Memory/2, file, b.limits.Spill/2)
 }
 
-// Upto yields the changes at or below a timestamp, in order, and keeps the others. The bytes of a
-// change belong to the caller. more is false if yield returned false: then nothing more is yielded.
+// Upto yields the changes at or below a timestamp, in order, and removes them. The bytes of a
+// change belong to the caller. more is false if yield returned false.
 func (b *Buffer) Upto(ts hlc.Timestamp, yield func(*Change) bool) (more bool, err error) {
 	return b.held.Take(appendPosition(nil, ts.Next()),
 		func(r sorting.Record) bool { return yield(decode(r)) })
@@ -115,8 +114,8 @@ func (b *Buffer) Upto(ts hlc.Timestamp, yield func(*Change) bool) (more bool, er
 // Forget makes room: it keeps the changes of the lowest timestamps, in at most half of the room,
 // but all of those at the lowest timestamp, and none above the timestamp most. next is the
 // timestamp of a change that is about to be added: if it is lower than all others, it counts as the
-// lowest. Forget returns the timestamp up to which it has kept everything, and whether it has
-// forgotten anything.
+// lowest. Forget returns the timestamp up to which it has kept all changes, and whether it has
+// dropped any.
 func (b *Buffer) Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bool, err error) {
 	upto = hlc.Min(next, most)
 	half, size, any := b.room()/2, uint64(0), false
@@ -138,7 +137,7 @@ func (b *Buffer) Forget(next, most hlc.Timestamp) (upto hlc.Timestamp, forgot bo
 		return upto, false, err
 	}
 	if !forgot && any {
-		if upto.Less(group) { // everything is kept
+		if upto.Less(group) { // all changes are kept
 			upto = group
 		}
 		return upto, false, nil
@@ -161,7 +160,7 @@ func position(key []byte) hlc.Timestamp {
 		Logical: binary.BigEndian.Uint32(key[8:])}
 }
 
-// decode is the reverse of what Add does to a change.
+// decode decodes a change that Add has encoded.
 func decode(r sorting.Record) *Change {
 	expires, n := binary.Uvarint(r.Value[1:])
 	data := append(append(make([]byte, 0, len(r.Key)+len(r.Value)), r.Key[positionSize:]...),

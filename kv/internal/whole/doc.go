@@ -8,9 +8,9 @@
 // timestamp.
 //
 // A Buffer holds a bounded number of bytes in memory, and a bounded number beyond that in a
-// temporary file (kv/internal/sorting). A feed asks whether there is room (Fits); if there is none
-// it lets the Buffer forget changes that it can ask for again (Forget): the Buffer is the
-// changes.Keeper of a feed. Changes that still do not fit are an error, ErrFull.
+// temporary file (kv/internal/sorting). A feed asks whether there is room (Fits). If there is none,
+// the feed makes the Buffer drop changes that the feed can request again (Forget): the Buffer is
+// the feed's changes.Keeper. Changes that still do not fit are an error, ErrFull.
 //
 // # Imports
 //

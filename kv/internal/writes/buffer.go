@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// MaxKeys and MaxBytes bound what one transaction writes.
+	// MaxKeys and MaxBytes bound the writes of one transaction.
 	MaxKeys  = 100_000
 	MaxBytes = 64 << 20
-	// maxSavepoints is how many savepoints are kept, the latest ones.
+	// maxSavepoints bounds the savepoints; beyond it the oldest is dropped.
 	maxSavepoints = 1000
-	// bufferDegree is that of the tree.
+	// bufferDegree is the degree of the B-tree.
 	bufferDegree = 16
 )
 
@@ -33,13 +33,13 @@ func Compare(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Keyspace, b.Keyspace), bytes.Compare(a.Key, b.Key))
 }
 
-// Own is what a transaction has written to a key.
+// Own is the transaction's own write of a key.
 type Own struct {
 	Value   []byte
 	Deleted bool
-	// Lifetime is that of the value.
+	// Lifetime is the lifetime of the value.
 	Lifetime keys.Lifetime
-	// made is the number of savepoints that had ever been made before the write.
+	// made is the value of Buffer.made at the time of the write.
 	made uint64
 }
 
@@ -47,12 +47,12 @@ type Own struct {
 // unchanged parts.
 type Buffer struct {
 	tree *btreemap.BTreeMap[Key, Own]
-	// bytes is the size of keys and values; replaced that of values which only savepoints still
+	// bytes is the size of keys and values; replaced is the size of values that only savepoints
 	// hold.
 	bytes, replaced int
 
 	savepoints []savepoint
-	// made counts the savepoints there ever were.
+	// made counts all savepoints ever made.
 	made uint64
 }
 
@@ -67,8 +67,8 @@ func New() *Buffer {
 	return &Buffer{tree: btreemap.New[Key, Own](bufferDegree, Compare)}
 }
 
-// Put notes a write. It copies the key and the value. tooLarge, if not empty, says why it did
-// nothing.
+// Put adds a write. It copies the key and the value. A tooLarge that is not empty is the reason why
+// nothing was added.
 func (b *Buffer) Put(id keys.KeyspaceID, key []byte, own Own) (tooLarge string) {
 	at := Key{id, key}
 	_, old, there := b.tree.Get(at)
@@ -96,7 +96,7 @@ func (b *Buffer) Put(id keys.KeyspaceID, key []byte, own Own) (tooLarge string) 
 	return ""
 }
 
-// Get returns what was written to a key.
+// Get returns the write of a key.
 func (b *Buffer) Get(id keys.KeyspaceID, key []byte) (Own, bool) {
 	if b.tree.Len() == 0 {
 		return Own{}, false
@@ -105,7 +105,7 @@ func (b *Buffer) Get(id keys.KeyspaceID, key []byte) (Own, bool) {
 	return w, there
 }
 
-// In yields the present writes of a span in order; later writes are not seen.
+// In yields the present writes in a span, in order. It does not see later writes.
 func (b *Buffer) In(id keys.KeyspaceID, span keys.Span, reverse bool) iter.Seq2[[]byte, Own] {
 	tree := b.tree
 	if tree.Len() > 0 {
@@ -128,7 +128,7 @@ func (b *Buffer) In(id keys.KeyspaceID, span keys.Span, reverse bool) iter.Seq2[
 	}
 }
 
-// Count returns how many keys of a span are written, and how many of these deleted.
+// Count returns the number of written keys in a span, and the number of deletions among them.
 func (b *Buffer) Count(id keys.KeyspaceID, span keys.Span) (writes, deletions int) {
 	if b.tree.Len() == 0 {
 		return 0, 0
@@ -152,8 +152,8 @@ func (b *Buffer) Save() uint64 {
 	return b.made
 }
 
-// RollBack restores the state of a savepoint, which stays; later ones go. It reports whether the
-// savepoint was there.
+// RollBack restores the state of a savepoint, and removes later savepoints. It returns false if the
+// savepoint does not exist.
 func (b *Buffer) RollBack(number uint64) bool {
 	i, there := slices.BinarySearchFunc(b.savepoints, number, func(s savepoint, n uint64) int {
 		return cmp.Compare(s.number, n)
@@ -167,7 +167,7 @@ func (b *Buffer) RollBack(number uint64) bool {
 	return true
 }
 
-// All is all writes, in order. They share memory with the buffer.
+// All returns all writes, in order. They share memory with the buffer.
 func (b *Buffer) All() []committer.Write {
 	out := make([]committer.Write, 0, b.tree.Len())
 	for k, w := range b.tree.Ascend(btreemap.Min[Key](), btreemap.Max[Key]()) {
@@ -177,7 +177,7 @@ func (b *Buffer) All() []committer.Write {
 	return out
 }
 
-// Len is how many keys are written.
+// Len is the number of written keys.
 func (b *Buffer) Len() int { return b.tree.Len() }
 
 // Bytes is the size of keys and values.

@@ -1,2 +1,2 @@
-// Package writes is the write buffer of a transaction, with savepoints. It is for package kv.
+// Package writes is the write buffer of a transaction, with savepoints. Package kv uses it.
 package writes

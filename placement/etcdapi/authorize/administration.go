@@ -7,11 +7,11 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 )
 
-// Administration does a call of another service that only administrators may make, for a client
-// that is known as those of the etcd API are: do is called if its user has the role root, or
-// authentication is disabled, by users and roles as they are now. What came of it is audited, with
-// the method's full name. token is what another member knows the client by; empty if it is not
-// authenticated.
+// Administration serves a call of another service that only administrators may make, for a client
+// identified as in the etcd API. It calls do if the client's user has the role root, or
+// authentication is disabled, according to the present users and roles. The result is audited, with
+// the method's full name. token is the token by which another member identifies the client; empty
+// if the client is not authenticated.
 func (a *Authorizer) Administration(
 	ctx context.Context, method string, request any,
 	do func(ctx context.Context, token string) (any, error),
@@ -27,7 +27,7 @@ func (a *Authorizer) Administration(
 	})
 }
 
-// judged has what came of a call audited.
+// judged has the result of a call audited.
 func (a *Authorizer) judged(
 	ctx context.Context, c *Call, do func(context.Context) (any, error),
 ) (any, error) {
@@ -37,22 +37,23 @@ func (a *Authorizer) judged(
 	return answer, err
 }
 
-// OfKeyspace is what a call of another service needs that is about a keyspace.
+// OfKeyspace describes a call of another service about a keyspace.
 type OfKeyspace struct {
-	// Method is its full name, and Request what it was called with.
+	// Method is its full name, and Request its request.
 	Method  string
 	Request any
-	// Rights are what it needs, of package authority, for the whole keyspace.
+	// Rights are the rights that it needs, of package authority, for the whole keyspace.
 	Rights uint32
-	// Administers: what came of it is audited, and not only that it is refused.
+	// Administers is set if every result is audited, not only refusals.
 	Administers bool
-	// ID finds the keyspace.
+	// ID returns the keyspace's id.
 	ID func(context.Context) (uint64, error)
 }
 
-// ForKeyspace does a call of another service that users may make who have rights for a keyspace, or
-// the role root. do is called if the client's user has them, or authentication is disabled, by
-// users and roles as they are now. id is that of the keyspace for which it was judged.
+// ForKeyspace serves a call of another service that users may make who have certain rights for a
+// keyspace, or the role root. It calls do if the client's user has them, or authentication is
+// disabled, according to the present users and roles. id is the keyspace for which the rights were
+// checked.
 func (a *Authorizer) ForKeyspace(
 	ctx context.Context, of OfKeyspace,
 	do func(ctx context.Context, id uint64) (any, error),
@@ -83,9 +84,10 @@ func (a *Authorizer) ForKeyspace(
 		})
 }
 
-// RightsOf returns what the caller of another service may do with keyspaces, by users and roles as
-// they are now. all: everything, since authentication is disabled or the user has the role root. An
-// error says that the caller has no right, or that it cannot be known.
+// RightsOf returns what the caller of another service may do with keyspaces, according to the
+// present users and roles. all is set if it may do everything, because authentication is disabled
+// or the user has the role root. An error says that the caller has no right, or that its rights are
+// unknown.
 func (a *Authorizer) RightsOf(ctx context.Context) (rights *authority.Rights, all bool, err error) {
 	if err := a.newest(ctx); err != nil {
 		return nil, false, err

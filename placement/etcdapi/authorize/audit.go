@@ -16,46 +16,46 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// What is refused for want of permission, and what administers, is logged with audit=true: by which
-// user, from where, what, and what came of it. No password, hash, token or value is. What was done
-// has a line in any case. What was not is bounded, since any client can cause it; what administers
-// has a bound of its own, so that other calls do not hide it.
+// Refusals for lack of permission, and administration, are logged with audit=true: user, address,
+// request and result. Passwords, hashes, tokens and values are never logged. Every successful
+// administrative call has a line. Lines for unsuccessful calls are bounded, because any client can
+// cause them; administrative calls have a bound of their own, so that other calls do not hide them.
 
 // maxAudited bounds the bytes of each name, key and text in a line.
 const maxAudited = 256
 
-// cut is the beginning of a text, of at most maxAudited bytes.
+// cut returns the beginning of a text, at most maxAudited bytes.
 func cut(text string) string { return text[:min(len(text), maxAudited)] }
 
-// Call is what the guard knows of a call.
+// Call is the guard's record of a call.
 type Call struct {
 	// Method is the full name of the method.
 	Method string
 	// Request is nil until it is decoded, and for streams.
 	Request any
-	// administers is set if the method administers although it is no method of the etcd API.
+	// administers is set if the method administers although it does not belong to the etcd API.
 	administers bool
 	mu          struct {
 		sync.Mutex
-		// by is the user that made it, as far as that came up.
+		// by is the user that made it, if known.
 		by identity
 	}
 }
 
 type callKey struct{}
 
-// WithCall returns a context in which the identifier of the client notes the user in c.
+// WithCall returns a context in which the client's identification notes the user in c.
 func WithCall(ctx context.Context, c *Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// callOf is nil for a call that did not pass the guard.
+// callOf returns the Call of a context; nil for a call that did not pass the guard.
 func callOf(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
 }
 
-// note keeps the user of a call. A call that did not pass the guard, nil, has no log.
+// note notes the user of a call. It does nothing for nil, a call that did not pass the guard.
 func (c *Call) note(by identity) {
 	if c == nil {
 		return
@@ -71,11 +71,11 @@ func (c *Call) by() identity {
 	return c.mu.by
 }
 
-// ErrPasswordForNone is what etcd answers when a password comes for a user that has none.
+// ErrPasswordForNone is etcd's answer to a password for a user that has none.
 var ErrPasswordForNone = status.Error(codes.Unknown,
 	"auth: authentication failed, password was given for no password user")
 
-// refusalOf says why a call was refused, if it was for want of permission.
+// refusalOf reports whether a call was refused for lack of permission, and why.
 func refusalOf(err error) (reason string, refused bool) {
 	switch s := status.Convert(err); {
 	case err == nil:
@@ -93,7 +93,7 @@ func refusalOf(err error) (reason string, refused bool) {
 	return "", false
 }
 
-// administers are the methods that do, by the ends of their names.
+// administers lists the administrative methods, by the ends of their names.
 var administers = map[string]bool{
 	"AuthEnable": true, "AuthDisable": true, "UserAdd": true, "UserDelete": true,
 	"UserChangePassword": true, "UserGrantRole": true, "UserRevokeRole": true, "RoleAdd": true,
@@ -102,7 +102,7 @@ var administers = map[string]bool{
 	"MoveLeader": true, "Snapshot": true, "Grant": true, "Revoke": true,
 }
 
-// Audit logs and counts what came of a call.
+// Audit logs and counts the result of a call.
 func (a *Authorizer) Audit(ctx context.Context, c *Call, err error) {
 	reason, refused := refusalOf(err)
 	administered := c.administers || administers[c.Method[strings.LastIndexByte(c.Method, '/')+1:]]
@@ -153,7 +153,7 @@ func (a *Authorizer) Audit(ctx context.Context, c *Call, err error) {
 }
 
 // AuditPart logs and counts a refusal that ends only a part of a call, such as one request of a
-// stream, and that the guard does not see.
+// stream, so that the guard does not see it.
 func (a *Authorizer) AuditPart(ctx context.Context, request any, err error) {
 	if c := callOf(ctx); c != nil {
 		part := &Call{Method: c.Method, Request: request}
@@ -162,12 +162,12 @@ func (a *Authorizer) AuditPart(ctx context.Context, request any, err error) {
 	}
 }
 
-// NoteUser says by which user a call wants to be made, whose client has not proved that yet.
+// NoteUser notes the user that a client claims to be before that is proved.
 func NoteUser(ctx context.Context, name string) {
 	callOf(ctx).note(identity{info: &storepb.AuthInfo{User: name}})
 }
 
-// about is what a request is about, without any secret of it.
+// about describes a request, without its secrets.
 func about(request any) []slog.Attr {
 	var attrs []slog.Attr
 	add := func(key, value string) {
@@ -245,7 +245,7 @@ func about(request any) []slog.Attr {
 	return attrs
 }
 
-// rightsOf names rights.
+// rightsOf returns the names of rights.
 func rightsOf(r *coordpb.Rights) string {
 	var names []string
 	for _, of := range []struct {

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// limitedEvery is how often a call that had no success is logged in the long run, and limitedBurst
-// how many are at once.
+// limitedEvery is the average time between logged unsuccessful calls, and limitedBurst how many may
+// be logged at once.
 const (
 	limitedEvery = 100 * time.Millisecond
 	limitedBurst = 50
 )
 
-// auditLimit bounds lines for calls that any client can make. A client that goes on calling gets
-// errors as fast as it likes, so not each has a line: the next line says how many had none. The
-// zero value is ready for use, by any goroutine.
+// auditLimit bounds the lines for calls that any client can make. A client that keeps calling gets
+// errors as fast as it likes, so not every call is logged: the next line says how many were
+// omitted. The zero value is ready for use, by any goroutine.
 type auditLimit struct {
 	mu sync.Mutex
-	// taken are the lines of the burst that are taken, at the time filled.
+	// taken counts the lines of the burst that are used up, as of the time filled.
 	taken   int
 	filled  time.Time
 	omitted int
 }
 
-// take says whether there is a line now, and how many calls had none since the last.
+// take reports whether a call is logged now, and how many were omitted since the last line.
 func (l *auditLimit) take(now time.Time) (omitted int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,21 +15,21 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/backend"
 )
 
-// Callers says who makes a call, as far as its connection and the server that passed it on show
-// that.
+// Callers identifies callers, as far as the connection, and the server that passed a call on, show
+// them.
 type Callers interface {
 	// TLS returns the TLS connection that a call came on; nil if there is none.
 	TLS(context.Context) *tls.ConnectionState
 	// PassedOn returns the common name of the client's certificate for a call that another server
-	// passes on, "" for a client without a certificate. ok is false if the client itself calls.
+	// passes on, "" if the client has no certificate. ok is false if the client itself calls.
 	PassedOn(context.Context) (commonName string, ok bool)
-	// Party names the clients with which the client of a call shares its part of the server's time:
-	// passwords are hashed, and commands are done, in turns by party.
+	// Party names the party of a call's client. Parties share the server's time: passwords are
+	// hashed, and commands executed, in turns by party.
 	Party(context.Context) string
 }
 
-// Connections are the Callers of a server to which nobody passes calls on. They know what gRPC
-// knows of a connection. A party is a host.
+// Connections is the Callers of a server to which nobody passes calls on. It knows what gRPC knows
+// of a connection. A party is a host.
 type Connections struct{}
 
 // TLS implements Callers.
@@ -59,9 +59,9 @@ func (Connections) Party(ctx context.Context) string {
 	return from.Addr.String()
 }
 
-// CommonName is the common name of the verified certificate of a call's client. A call of an HTTP
-// gateway, this server's (package gateway) or another one, has none: there a certificate names no
-// user, as in etcd. false: there is no name.
+// CommonName returns the common name of the verified certificate of a call's client; false if there
+// is none. A call of an HTTP gateway, this server's (package gateway) or another one, has none:
+// there a certificate names no user, as in etcd.
 func CommonName(ctx context.Context, state *tls.ConnectionState) (string, bool) {
 	md, ok := metadata.FromIncomingContext(ctx)
 	if state == nil || !ok || len(md.Get("grpcgateway-accept")) > 0 {
@@ -75,17 +75,17 @@ func CommonName(ctx context.Context, state *tls.ConnectionState) (string, bool) 
 	return "", false
 }
 
-// Config is what an Authorizer is made of. All but Registerer must be set.
+// Config configures an Authorizer. All fields but Registerer must be set.
 type Config struct {
 	Callers Callers
-	// CertificateUsers takes the common name of a client's verified certificate for its user, if
-	// the client comes without a token.
+	// CertificateUsers makes the common name of a client's verified certificate its user, if the
+	// client sends no token.
 	CertificateUsers bool
-	// Now is the time by which tokens age.
+	// Now is the clock by which tokens age.
 	Now func() time.Time
-	// Logger is told what is refused and what administers, with audit=true.
+	// Logger gets refusals and administration, with audit=true.
 	Logger *slog.Logger
-	// Registerer gets the metrics tidemark_auth_*, until Close. nil: no registry does.
+	// Registerer gets the metrics tidemark_auth_*, until Close. nil: there are none.
 	Registerer prometheus.Registerer
 }
 
@@ -98,8 +98,8 @@ type Authorizer struct {
 	logger           *slog.Logger
 	uses             *tokenUses
 	metrics          *metrics
-	// refused and unadministered bound the lines in the log for calls without success: those that
-	// administer, and all others.
+	// unadministered and refused bound the log lines for unsuccessful calls: administrative ones,
+	// and all others.
 	unadministered, refused auditLimit
 }
 
@@ -114,8 +114,8 @@ func New(b *backend.Backend, config Config) (*Authorizer, error) {
 		uses: newTokenUses(config.Now), metrics: metrics}, nil
 }
 
-// Close takes the metrics back.
+// Close unregisters the metrics.
 func (a *Authorizer) Close() { a.metrics.close() }
 
-// CountLogin counts a password that was checked.
+// CountLogin counts a checked password.
 func (a *Authorizer) CountLogin(right bool) { a.metrics.login(right) }

@@ -1,5 +1,5 @@
-// Package authorize knows who makes a call of the etcd API, decides whether the call may be made,
-// and logs what came of it.
+// Package authorize determines who makes a call of the etcd API, decides whether the call may be
+// made, and logs the result.
 //
 // # Users
 //
@@ -10,17 +10,17 @@
 //
 // # Decisions
 //
-// What a user may do is decided by package authority, from users and roles as this member knows
-// them. A refusal counts only after this member was up to date: Permit confirms that, and decides
-// again. Execute adds the user to a command, because each member decides again when it applies the
-// command; a member that knew older users and roles than those does the command again.
+// Package authority decides what a user may do, from the users and roles that this member knows. A
+// refusal counts only if this member was up to date: Permit makes sure of that, and decides again.
+// Execute adds the user to a command, because each member decides again when it applies the
+// command; if this member knew older users and roles than those, it executes the command again.
 //
 // # Audit
 //
-// The guard of the API gives each call a Call (WithCall). The identifier of the client notes the
-// user there, and Audit logs the call at its end if it was refused for want of permission, or
+// The guard of the API gives each call a Call (WithCall). The identification of the client notes
+// the user there, and Audit logs the call at its end if it was refused for want of permission, or
 // administers. The number of lines for calls without success is bounded.
 //
-// An Authorizer owns the uses of tokens, the bounds of the log and the metrics, each with a lock of
-// its own. Its methods may be called from any goroutine.
+// An Authorizer owns the record of tokens in use, the bounds of the log and the metrics, each with
+// a lock of its own. Its methods may be called from any goroutine.
 package authorize

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Execute does a command for the client that makes a call, and waits for it for a limited time.
+// Execute executes a command for the client that makes a call, and waits for it for a limited time.
 func (a *Authorizer) Execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	return a.ExecuteWithin(ctx, backend.RequestTimeout, c)
 }
@@ -31,7 +31,7 @@ func (a *Authorizer) ExecuteWithin(
 		if err != nil {
 			return nil, err
 		}
-		// It is checked again when it is applied, by every member.
+		// Every member checks it again when it applies the command.
 		c.Auth = who
 		limited, cancel := context.WithTimeout(store.WithClient(ctx, a.Party(ctx)),
 			beforeDeadline(ctx, limit))
@@ -44,17 +44,17 @@ func (a *Authorizer) ExecuteWithin(
 			return nil, translate.Error(ctx, err)
 		}
 		if a.Confirm(ctx) != nil {
-			// Nothing was done, and an error of confirm hides that.
+			// Nothing was done, and an error of Confirm would hide that.
 			return nil, rpctypes.ErrGRPCAuthOldRevision
 		}
 	}
 }
 
-// spared is what is left of a call's time when it is executed no longer: its client is to hear that
-// it was not proposed, rather than nothing.
+// spared is kept of a call's time for the answer, so that its client learns that the command was
+// not proposed, rather than nothing.
 const spared = 100 * time.Millisecond
 
-// beforeDeadline is the limit, or less if the call ends sooner.
+// beforeDeadline returns limit, or less if the call ends sooner.
 func beforeDeadline(ctx context.Context, limit time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -64,13 +64,13 @@ func beforeDeadline(ctx context.Context, limit time.Duration) time.Duration {
 	return min(limit, left-min(spared, left/10))
 }
 
-// maxAttempts bounds how often a command is executed whose user was judged by users and roles that
-// have changed meanwhile.
+// maxAttempts bounds how often a command is executed again because its user was checked against
+// users and roles that have changed meanwhile.
 const maxAttempts = 4
 
-// judgedByOld says that a command was refused, and had no effect, because this member knew older
+// judgedByOld reports that a command was refused, and had no effect, because this member knew older
 // users and roles than those by which it was applied. If authentication was not enabled here, the
-// command names no user, whatever its client has shown.
+// command names no user, whatever credentials its client has sent.
 func judgedByOld(who *storepb.AuthInfo, err error) bool {
 	return errors.Is(err, authority.ErrOldRevision) ||
 		who.Revision == 0 && errors.Is(err, authority.ErrUserEmpty)

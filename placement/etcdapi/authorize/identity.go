@@ -13,15 +13,15 @@ import (
 
 // identity is the user of a call.
 type identity struct {
-	// info is never nil. Without a revision, it is a client that has named no user.
+	// info is never nil. Without a revision, it stands for a client that has named no user.
 	info *storepb.AuthInfo
-	// certificate: the user is the name of a certificate.
+	// certificate is set if the user is the name of a certificate.
 	certificate bool
 }
 
 var noUser = &storepb.AuthInfo{}
 
-// Identify says which user makes a call, by what this member knows, and that the token is valid.
+// Identify returns the user that makes a call, as this member knows users, and checks the token.
 func (a *Authorizer) Identify(ctx context.Context) (*storepb.AuthInfo, error) {
 	id, err := a.identityOf(ctx)
 	callOf(ctx).note(id)
@@ -43,7 +43,7 @@ func (a *Authorizer) identityOf(ctx context.Context) (identity, error) {
 	if a.certificateUsers {
 		name, ok := a.PassedOn(ctx)
 		if ok {
-			ok = name != "" // the certificate of the call is that of the server that passes it on
+			ok = name != "" // the connection's certificate is another server's
 		} else {
 			name, ok = CommonName(ctx, a.TLS(ctx))
 		}
@@ -54,7 +54,7 @@ func (a *Authorizer) identityOf(ctx context.Context) (identity, error) {
 	return identity{info: noUser}, nil
 }
 
-// tokenOf is the token that came with a call. The field for gRPC precedes that of HTTP gateways.
+// tokenOf returns the token of a call. gRPC's field takes precedence over that of HTTP gateways.
 func tokenOf(ctx context.Context) (text string, given bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	for _, field := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
@@ -65,8 +65,8 @@ func tokenOf(ctx context.Context) (text string, given bool) {
 	return "", false
 }
 
-// verify says which user a token is of, and by which revision of users and roles. A token that was
-// made by a member that has applied more than this one is judged again when this one has caught up.
+// verify returns the user of a token, and the revision of users and roles. A token made by a member
+// that has applied more than this one is checked again when this one has caught up.
 func (a *Authorizer) verify(
 	ctx context.Context, text string,
 ) (user string, revision uint64, err error) {
@@ -89,8 +89,8 @@ func (a *Authorizer) verify(
 	return token.User, state.Revision(), nil
 }
 
-// TokenFor is the token by which another member knows a client that this member has identified;
-// empty if the client is not authenticated.
+// TokenFor returns a token by which another member identifies a client that this member has
+// identified; empty if the client is not authenticated.
 func (a *Authorizer) TokenFor(ctx context.Context, who *storepb.AuthInfo) string {
 	if text, given := tokenOf(ctx); given {
 		return text
@@ -103,7 +103,7 @@ func (a *Authorizer) TokenFor(ctx context.Context, who *storepb.AuthInfo) string
 	return a.Sign(state, who.User, login.Generation)
 }
 
-// Sign makes a token for a user, who is of this generation in state.
+// Sign makes a token for a user with this generation in state.
 func (a *Authorizer) Sign(state *authority.State, user string, generation uint64) string {
 	return state.Sign(authority.Token{User: user, Generation: generation,
 		Index: a.Store.AppliedIndex(), Issued: a.now()})

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count what is refused, and what is administered.
+// metrics count refusals and administration.
 type metrics struct {
 	registerer                prometheus.Registerer
 	refusals, logins, changes *prometheus.CounterVec

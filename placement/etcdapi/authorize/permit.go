@@ -12,8 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Permit says on whose behalf a call does something, if check, by users and roles as this member
-// knows them, does not refuse it. A refusal counts only when this member is up to date.
+// Permit returns on whose behalf a call acts, unless check refuses it according to the users and
+// roles that this member knows. A refusal counts only when this member is up to date.
 func (a *Authorizer) Permit(
 	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
 ) (*storepb.AuthInfo, error) {
@@ -28,7 +28,7 @@ func (a *Authorizer) Permit(
 	return who, translate.Error(ctx, err)
 }
 
-// permitted is permit by what this member knows now.
+// permitted is Permit according to what this member knows now.
 func (a *Authorizer) permitted(
 	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
 ) (*storepb.AuthInfo, error) {
@@ -39,7 +39,7 @@ func (a *Authorizer) permitted(
 	return who, check(a.Store.Authority(), who)
 }
 
-// isRefusal says whether an error is one that other users and roles could have avoided.
+// isRefusal reports whether other users and roles could have avoided an error.
 func isRefusal(err error) bool {
 	refused := (*authority.Error)(nil)
 	return errors.As(err, &refused) || errors.Is(err, rpctypes.ErrGRPCInvalidAuthToken)
@@ -55,8 +55,8 @@ func (a *Authorizer) Identified(ctx context.Context) (*storepb.AuthInfo, error) 
 	return a.Permit(ctx, (*authority.State).Identified)
 }
 
-// IdentifiedNow is identified for what is answered as of everything that was acknowledged before
-// the call. After it this member is up to date.
+// IdentifiedNow is Identified for answers that must include everything acknowledged before the
+// call. When it returns, this member is up to date.
 func (a *Authorizer) IdentifiedNow(ctx context.Context) (*storepb.AuthInfo, error) {
 	if err := a.Confirm(ctx); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (a *Authorizer) IdentifiedNow(ctx context.Context) (*storepb.AuthInfo, erro
 	return who, translate.Error(ctx, err)
 }
 
-// Unchanged refuses what was checked by users and roles that are no more.
+// Unchanged returns an error if users and roles have changed since a check.
 func (a *Authorizer) Unchanged(before *authority.State) error {
 	now := a.Store.Authority()
 	if now.Enabled() && (!before.Enabled() || now.Revision() != before.Revision()) {
@@ -74,13 +74,13 @@ func (a *Authorizer) Unchanged(before *authority.State) error {
 	return nil
 }
 
-// enoughToAsk is for how long a member that knows of no users asks whether there are any. Without a
-// quorum the call says so itself.
+// enoughToAsk is how long a member that knows of no users asks whether there are any. Without a
+// quorum the call itself reports that.
 const enoughToAsk = 250 * time.Millisecond
 
 // administrator refuses clients that may not administer, and returns a token for those that may. It
-// goes by what is committed anywhere. Only where users and roles were never changed, as far as this
-// member knows, is it enough that it cannot be known.
+// uses users and roles as committed anywhere. Only if they were never changed, as far as this
+// member knows, does it accept that this cannot be confirmed.
 func (a *Authorizer) administrator(ctx context.Context) (token string, err error) {
 	if err := a.newest(ctx); err != nil {
 		return "", err
@@ -92,8 +92,8 @@ func (a *Authorizer) administrator(ctx context.Context) (token string, err error
 	return a.TokenFor(ctx, who), nil
 }
 
-// newest has this member be up to date. Where users and roles were never changed, as far as it
-// knows, it need not be known to be.
+// newest makes this member up to date. If users and roles were never changed, as far as it knows,
+// failing to confirm that is no error.
 func (a *Authorizer) newest(ctx context.Context) error {
 	before := a.Store.Authority()
 	if before.Enabled() || before.Revision() > 1 {

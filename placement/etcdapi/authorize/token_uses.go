@@ -7,15 +7,15 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 )
 
-// TokenTTL is how long a token is valid at a member that does not see it used. It is etcd's.
+// TokenTTL is how long a token is valid at a member that does not see it used, as in etcd.
 const TokenTTL = 5 * time.Minute
 
-// maxTokenUses bounds of how many tokens it is remembered that they are in use. Those of which it
-// is not end when they are as old as a token may be unused.
+// maxTokenUses bounds the tokens that are remembered as in use. Other tokens end at the age to
+// which an unused token is valid.
 const maxTokenUses = 128 << 10
 
-// tokenUses remembers which tokens were used at this member, so that one that is in use does not
-// end, as it does not in etcd. In old are those that were not used since it was replaced.
+// tokenUses remembers which tokens were used at this member, so that a token in use stays valid, as
+// in etcd. old holds those that were not used since it was last replaced.
 type tokenUses struct {
 	now func() time.Time
 	mu  struct {
@@ -31,7 +31,7 @@ func newTokenUses(now func() time.Time) *tokenUses {
 	return u
 }
 
-// use says whether a token, which was verified, is young enough, and that it is in use.
+// use reports whether a verified token is young enough, and notes that it is in use.
 func (u *tokenUses) use(t authority.Token) bool {
 	now := u.now()
 	u.mu.Lock()
@@ -41,7 +41,7 @@ func (u *tokenUses) use(t authority.Token) bool {
 		used, ok = u.mu.old[t.ID]
 	}
 	if !ok {
-		// The clocks of members may differ, but not by that much.
+		// The clocks of members may differ, but not by this much.
 		used = t.Issued
 	}
 	if age := now.Sub(used); age > TokenTTL || age < -TokenTTL {

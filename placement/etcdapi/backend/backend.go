@@ -14,13 +14,14 @@ import (
 // RequestTimeout bounds how long a call waits for the members. It is etcd's.
 const RequestTimeout = 7 * time.Second
 
-// Backend is the store and the cluster around it. All methods may be called from any goroutine.
+// Backend combines the store and the cluster around it. All methods may be called from any
+// goroutine.
 type Backend struct {
 	Store   Store
 	Cluster Cluster
 }
 
-// Header is the header of an answer; revision 0 is the newest that this member has.
+// Header returns the header of an answer; revision 0 stands for the newest revision of this member.
 func (b *Backend) Header(revision uint64) *pb.ResponseHeader {
 	if revision == 0 {
 		revision = b.Store.Revision()
@@ -48,7 +49,8 @@ func (b *Backend) Confirm(ctx context.Context) error {
 	return b.ReadError(ctx, err)
 }
 
-// ReadError is translate.Error for an error that keeps a member from showing that it is up to date.
+// ReadError is translate.Error for an error that kept a member from confirming that it is up to
+// date.
 func (b *Backend) ReadError(ctx context.Context, err error) error {
 	answer := translate.Error(ctx, err)
 	if err == nil || status.Code(answer) != codes.Unknown {

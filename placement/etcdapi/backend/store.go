@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-// Store keeps the keys of the API, with everything that etcd keeps beside them. Its errors are
-// those of package store. *store.Store is a Store.
+// Store keeps the keys of the API, and all other state of etcd. Its errors are those of package
+// store. *store.Store is a Store.
 type Store interface {
 	KV
 	Leases
@@ -23,13 +23,13 @@ type Store interface {
 
 // KV is the keys and their revisions.
 type KV interface {
-	// Execute does a command, at most once, on any member. It waits for a leader.
+	// Execute executes a command, at most once, on any member. It waits for a leader.
 	Execute(context.Context, *storepb.Command) (*storepb.Result, error)
 	// Read waits for a leader, and returns once this member has everything that was acknowledged
 	// before the call.
 	Read(context.Context) (*store.View, error)
-	// ReadTxnAs does a transaction that writes nothing on what this member has, for a client.
-	// release is called when the answer is needed no more.
+	// ReadTxnAs executes a read-only transaction on this member's state, for a client. The caller
+	// calls release when it no longer needs the answer.
 	ReadTxnAs(context.Context, *storepb.AuthInfo, *storepb.Txn) (
 		result *storepb.Result, release func(), err error)
 	Revision() uint64
@@ -38,10 +38,10 @@ type KV interface {
 	AwaitCompaction(context.Context) error
 }
 
-// Leases are the leases that keys hang on.
+// Leases are the leases to which keys are attached.
 type Leases interface {
-	// RenewAll gives leases their full terms, on any member. It returns the terms, 0 for a lease
-	// that does not exist.
+	// RenewAll renews leases to their full terms, on any member. It returns the terms, 0 for a
+	// lease that does not exist.
 	RenewAll(ctx context.Context, leases []int64) ([]time.Duration, error)
 	// TimeToLive describes a lease, on any member.
 	TimeToLive(ctx context.Context, lease int64) (store.LeaseInfo, error)
@@ -52,14 +52,14 @@ type Leases interface {
 	AttachedKeys(lease int64) ([][]byte, error)
 }
 
-// Watches tell of changes of keys on this member.
+// Watches report changes of keys on this member.
 type Watches interface {
 	NewWatchStream() (*watch.Stream, error)
 }
 
 // Users are users and roles.
 type Users interface {
-	// Authority is what this member knows of users and roles.
+	// Authority returns the users and roles that this member knows.
 	Authority() *authority.State
 }
 
@@ -70,23 +70,23 @@ type Leader interface {
 	Leadership() (store.Leadership, <-chan struct{})
 }
 
-// Replica is the copy of the store that this member has.
+// Replica is this member's copy of the store.
 type Replica interface {
 	Leader
 	AppliedIndex() uint64
-	// Bytes is the size of the store as its quota counts it, DiskBytes about what it takes on the
+	// Bytes returns the size of the store as its quota counts it; DiskBytes estimates its size on
 	// disk.
 	Bytes() uint64
 	DiskBytes() (uint64, error)
-	// Alarms are those that are raised, as far as this member knows.
+	// Alarms returns the raised alarms, as far as this member knows.
 	Alarms() []*storepb.Alarm
 	Hash(ctx context.Context, revision uint64) (store.Hash, error)
 	HashAll(context.Context) (sum uint32, revision uint64, err error)
 	Export() (*store.Export, error)
 }
 
-// Imports bring the state of another store in, by commands (store.Import).
+// Imports import the state of another store, by commands (store.Import).
 type Imports interface {
-	// ImportState says how far the latest import is, on any member.
+	// ImportState returns the progress of the latest import, on any member.
 	ImportState(context.Context) (store.ImportState, error)
 }

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Advance writes the file of a later state than a file has: that which a number of change sets lead
-// to, in the order in which they were made. base is a file as Write writes it, with or without a
-// sum at its end; it stays as it is. The new file is below dir, which has to exist, and is the
-// caller's (Remove); after an error there is none.
+// Advance makes the file of a later state from the file of an earlier one and change sets, which
+// are applied in the order in which they were made. base is a file of Write, with or without a sum
+// at its end; it is not changed. The new file is below dir, which must exist, and belongs to the
+// caller (Remove); after an error there is none.
 //
-// A change set may begin before the state that is there: then what is new in it counts. ErrHole
-// says that one begins after it, or goes back. Memory takes each key that a compaction was past,
-// and some 100 bytes for it.
+// A change set may begin before the present state: then only its newer changes count. ErrHole says
+// that a change set begins after the present state, or goes back. Memory holds each key with
+// versions that a compaction may remove, and some 100 bytes more for it.
 func Advance(
 	ctx context.Context, dir, base string, sets iter.Seq2[io.Reader, error],
 ) (path string, err error) {
@@ -35,15 +35,15 @@ func Advance(
 	})
 }
 
-// advance is an Advance under way.
+// advance is the state of an Advance.
 type advance struct {
 	writer
 	ctx     context.Context
 	visited int
-	// revision is that of the state so far, compacted its compaction, and tidy that of the base, which
-	// has nothing left that it would remove.
+	// revision is the revision reached so far, compacted its compaction, and tidy the compaction of
+	// the base, in which nothing remains to be removed.
 	revision, compacted, tidy uint64
-	// others are the records of the newest state that are not of its history, by their buckets.
+	// others holds the records of the newest state other than its history, by bucket.
 	others map[string]map[string][]byte
 }
 
@@ -81,7 +81,7 @@ func (a *advance) all(base string, sets iter.Seq2[io.Reader, error]) error {
 	return a.commit()
 }
 
-// base takes a file.
+// base reads the base file.
 func (a *advance) base(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *advance) base(path string) error {
 	return nil
 }
 
-// set takes a change set.
+// set reads a change set.
 func (a *advance) set(in io.Reader) error {
 	before := a.revision
 	var set ChangeSet
@@ -138,7 +138,7 @@ func (a *advance) set(in io.Reader) error {
 	return err
 }
 
-// record takes a record of the newest state; key and value are kept.
+// record takes a record of the newest state; it keeps key and value.
 func (a *advance) record(bucket string, key, value []byte) error {
 	if a.visited++; a.visited%1024 == 0 {
 		if err := a.ctx.Err(); err != nil {
@@ -163,8 +163,8 @@ func (a *advance) record(bucket string, key, value []byte) error {
 	return nil
 }
 
-// version takes a version of a key. A mark that says which revision was reached is not kept:
-// reached makes another one if there is no change at the end.
+// version takes a version of a key. A mark that only says which revision was reached is dropped:
+// reached makes a new one if the last revision has no change.
 func (a *advance) version(key, value []byte) error {
 	at, deleted, err := decodeRevision(key)
 	if err != nil {
@@ -182,13 +182,13 @@ func (a *advance) version(key, value []byte) error {
 	return a.put("key", key, value)
 }
 
-// compact removes the versions that the compaction leaves nobody to see: those below its revision
+// compact removes the versions that the compaction has made invisible: those below its revision
 // that are deletions, or have a newer version up to it.
 func (a *advance) compact() error {
 	if a.compacted == a.tidy {
 		return nil
 	}
-	// newest has where the newest version of each key up to the compaction is.
+	// newest maps each key to its newest version up to the compaction.
 	newest := map[string]string{}
 	end := revisionKey(a.compacted+1, 0)
 	if err := a.versions(end, func(at, value []byte) (bool, error) {
@@ -205,8 +205,8 @@ func (a *advance) compact() error {
 	})
 }
 
-// versions visits the versions below a revision, in their order, and removes those of which visit
-// says so.
+// versions visits the versions below a revision, in their order, and removes those for which visit
+// returns true.
 func (a *advance) versions(end []byte, visit func(at, value []byte) (bool, error)) error {
 	for next := []byte{}; next != nil; {
 		if err := errors.Join(a.ctx.Err(), a.commit()); err != nil {
@@ -241,7 +241,7 @@ func (a *advance) versions(end []byte, visit func(at, value []byte) (bool, error
 	return nil
 }
 
-// keyOf is the key of a version.
+// keyOf returns the key of a version.
 func keyOf(value []byte) (string, error) {
 	kv := &mvccpb.KeyValue{}
 	if err := proto.Unmarshal(value, kv); err != nil {

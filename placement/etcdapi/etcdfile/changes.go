@@ -13,50 +13,51 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
-// A change set is what a later state has more than an earlier one: the changes of keys in between,
-// and leases, users and roles as they are later, whole. It is a stream of records of the file that
-// would be written of the later state:
+// A change set is the difference between an earlier and a later state: the changes of keys in
+// between, and all leases, users and roles of the later state. It is a stream of records of the
+// file that would be written of the later state:
 //
 //	changesMagic
-//	after (8), revision (8)   big endian; the changes are those above the one, up to the other
+//	after (8), revision (8)   big endian; the changes are those above after, up to revision
 //	state (32)                SHA-256 of the records of leases, users and roles
 //	bucket (1), size of key (uvarint), key, size of value (uvarint), value; and so on
 //	0 (1), number of records (8, big endian)
 //
 // Records of the bucket of keys come last, in their order. A bucket is written as its place in
-// changeBuckets, counted from 1 on. The stream has no sum of its own: what it is kept in has one.
+// changeBuckets, counted from 1. The stream has no checksum of its own; whatever stores it must
+// have one.
 const changesMagic = "tidemark changes 1\n"
 
 var changeBuckets = []string{"key", "meta", "lease", "auth", "authUsers", "authRoles", grantsBucket}
 
 const (
-	// Bounds on what a record claims to have.
+	// Bounds on the sizes in a record.
 	maxRecordKey   = 64 << 10
 	maxRecordValue = maxPageBytes
 )
 
 var (
-	// ErrChanges says that something is no change set, or is damaged.
+	// ErrChanges says that data is not a change set, or a damaged one.
 	ErrChanges = errors.New("the changes of the coordination store are damaged, or written by a " +
 		"later version")
 	// ErrHole says that changes between a state and a change set are missing.
 	ErrHole = errors.New("changes of the coordination store are missing")
 )
 
-// ChangeSet says what a change set is.
+// ChangeSet describes a change set.
 type ChangeSet struct {
 	// After is the revision of the earlier state, and Revision that of the later one.
 	After, Revision uint64
-	// State is the SHA-256 of the leases, users and roles of the later state. If it is that of the
-	// change set before, and After is Revision, then nothing has changed since.
+	// State is the SHA-256 of the leases, users and roles of the later state. If it equals that of
+	// the change set before, and After equals Revision, nothing has changed since.
 	State [sha256.Size]byte
 }
 
 // WriteChanges writes the change set of a state since an earlier revision of the same store, and
-// returns what it is. It takes no disk, and no memory to speak of. A store.CompactedError says that
-// the state does not have all changes since then any more: a new copy has to be made (Write).
-// store.ErrFutureRevision says that the store has not come to the revision, as one that was set
-// back.
+// returns its description. It needs no disk space, and little memory. A store.CompactedError says
+// that the state no longer has all changes since then: a new copy must be made (Write).
+// store.ErrFutureRevision says that the store has not reached the revision, as after it was
+// restored to an earlier state.
 func WriteChanges(
 	ctx context.Context, out io.Writer, e *store.Export, after uint64,
 ) (c ChangeSet, err error) {
@@ -112,8 +113,8 @@ func appendRecord(b []byte, bucket string, key, value []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(value))), value...)
 }
 
-// readChanges reads a change set, and visits its records; key and value are the visitor's. Nothing
-// that it reads is believed: ErrChanges says that it is not what WriteChanges has written. begin is
+// readChanges reads a change set, and visits its records; the visitor owns key and value. It trusts
+// nothing that it reads: ErrChanges says that the data was not written by WriteChanges. begin is
 // called before the first record.
 func readChanges(in io.Reader, begin func(ChangeSet) error,
 	visit func(bucket string, key, value []byte) error) error {
@@ -165,7 +166,7 @@ func readChanges(in io.Reader, begin func(ChangeSet) error,
 	}
 }
 
-// badChanges is ErrChanges if a change set ends too early.
+// badChanges returns ErrChanges if a change set ends too early.
 func badChanges(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: they end before %s", ErrChanges, what)
@@ -173,8 +174,8 @@ func badChanges(err error, what string) error {
 	return err
 }
 
-// readPart reads bytes whose number is before them. Memory grows with what is there, and not with
-// the number.
+// readPart reads bytes preceded by their number. Memory grows with the bytes read, not with the
+// number.
 func readPart(r *bufio.Reader, limit uint64) ([]byte, error) {
 	size, err := binary.ReadUvarint(r)
 	if err != nil {

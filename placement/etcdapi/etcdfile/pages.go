@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// ErrDamaged says that a file is not what etcd writes.
+// ErrDamaged says that a file was not written by etcd, or is damaged.
 var ErrDamaged = errors.New("the file is damaged, or no snapshot of etcd")
 
 func damaged(format string, args ...any) error {
@@ -17,17 +17,16 @@ func damaged(format string, args ...any) error {
 }
 
 // A file of bbolt consists of pages, all numbers little endian. Pages 0 and 1 each have a meta
-// record, of which the newer one that is whole counts. It names the root page of a B+ tree of
-// buckets, and a bucket has the root page of its own tree, or the content of that page itself if it
-// is small.
+// record, of which the newer valid one counts. It names the root page of a B+ tree of buckets, and
+// a bucket has the root page of its own tree, or the content of that page itself if it is small.
 //
 //	page:    id (8), flags (2), count (2), by how many pages it is longer than one (4), elements
 //	branch:  position (4), size of key (4), page (8); and so on. Positions count from the element
 //	leaf:    flags (4), position (4), size of key (4), size of value (4); and so on
 //	bucket:  root page (8), sequence (8), the page if the root is 0
 //
-// The file is read with ReadAt, and nothing in it is believed: a page is read once at most, so that
-// no reference leads in a circle.
+// The file is read with ReadAt, and nothing in it is trusted: a page is read at most once, so
+// references cannot form a circle.
 const (
 	pageHeader  = 16
 	elementSize = 16
@@ -42,7 +41,7 @@ const (
 	boltVersion = 2
 
 	maxDepth = 64
-	// maxPageBytes bounds one page. One is as large as its largest key and value, and some more.
+	// maxPageBytes bounds one page. A page is a little larger than its largest key and value.
 	maxPageBytes = 256 << 20
 )
 
@@ -51,9 +50,9 @@ type pages struct {
 	file     io.ReaderAt
 	size     int64
 	pageSize int64
-	// root is that of the tree of buckets, and limit is the first page that is not in use.
+	// root is the root of the tree of buckets, and limit the first unused page.
 	root, limit uint64
-	// left is how many pages may be read yet.
+	// left is how many more pages may be read.
 	left uint64
 }
 
@@ -78,7 +77,8 @@ func openPages(file io.ReaderAt, size int64) (*pages, error) {
 	return newest, nil
 }
 
-// metaOffsets are where meta records may be: on the first page, or the second, of any size.
+// metaOffsets lists the offsets at which meta records may be: on the first page, or the second, for
+// any page size.
 func metaOffsets() []int64 {
 	offsets := []int64{0}
 	for size := int64(512); size <= 64<<10; size *= 2 {
@@ -108,7 +108,7 @@ func readMeta(file io.ReaderAt, size, at int64) (p *pages, transaction uint64, o
 		limit: binary.LittleEndian.Uint64(meta[40:])}, binary.LittleEndian.Uint64(meta[48:]), true
 }
 
-// read reads a page. offset is where it is in the file.
+// read reads a page. offset is its offset in the file.
 func (p *pages) read(id uint64) (page []byte, offset int64, err error) {
 	if id < 2 || id >= p.limit {
 		return nil, 0, damaged("it refers to page %d of %d", id, p.limit)
@@ -140,10 +140,10 @@ func (p *pages) read(id uint64) (page []byte, offset int64, err error) {
 	return page, offset, nil
 }
 
-// element is a key and a value of a leaf; they are valid until the next one is visited.
+// element is a key and a value of a leaf; both are valid until the next element is visited.
 type element struct {
 	key, value []byte
-	// offset is where the value is in the file.
+	// offset is the value's offset in the file.
 	offset int64
 	bucket bool
 }
@@ -193,7 +193,7 @@ func (p *pages) walkPage(page []byte, offset int64, depth int, visit func(elemen
 	return nil
 }
 
-// buckets visits what some of the buckets have, in the order in which they are asked for.
+// buckets visits the contents of some of the buckets, in the given order.
 func (p *pages) buckets(names []string, visit func(name string, e element) error) error {
 	found := map[string]element{}
 	if err := p.walk(p.root, 0, func(e element) error {

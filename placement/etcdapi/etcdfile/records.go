@@ -2,6 +2,8 @@ package etcdfile
 
 import (
 	"encoding/binary"
+	"maps"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// records visits the records that a file has of a state, but for those of its history: bucket by
-// bucket, in no order within a bucket.
+// records visits a file's records of a state, except for its history: bucket by bucket, in no order
+// within a bucket.
 func records(e *store.Export, visit func(bucket string, key, value []byte) error) error {
 	meta := map[string][]byte{
 		"consistent_index": binary.BigEndian.AppendUint64(nil, e.Index),
@@ -32,7 +34,7 @@ func records(e *store.Export, visit func(bucket string, key, value []byte) error
 	return stateRecords(e, visit)
 }
 
-// stateRecords visits those of leases, users and roles, in the order of their keys.
+// stateRecords visits the records of leases, users and roles, in the order of their keys.
 func stateRecords(e *store.Export, visit func(bucket string, key, value []byte) error) error {
 	leases, err := e.Leases()
 	if err != nil {
@@ -47,7 +49,8 @@ func stateRecords(e *store.Export, visit func(bucket string, key, value []byte) 
 	return authRecords(e, visit)
 }
 
-// changeRecord is one version of a key as etcd has it, the change of a number within its revision.
+// changeRecord returns one version of a key in etcd's encoding; number is the number of the change
+// within its revision.
 func changeRecord(c store.Change, number uint64) (key, value []byte, err error) {
 	key = revisionKey(c.KV.ModRevision, number)
 	kv := &mvccpb.KeyValue{Key: c.KV.Key}
@@ -61,7 +64,7 @@ func changeRecord(c store.Change, number uint64) (key, value []byte, err error) 
 	return key, value, err
 }
 
-// leaseRecord is etcd's leasepb.Lease: id, term and rest in seconds.
+// leaseRecord encodes etcd's leasepb.Lease: id, term and remaining seconds.
 func leaseRecord(l store.ExportedLease) []byte {
 	var record []byte
 	for field, value := range []uint64{uint64(l.ID), (l.TTLMillis + 999) / 1000,
@@ -83,7 +86,7 @@ func userRecord(name string, u *storepb.UserRecord) ([]byte, error) {
 	return proto.Marshal(record)
 }
 
-// roleRecord is etcd's record of a role. It has nothing about keyspaces.
+// roleRecord returns etcd's record of a role, without its rights to keyspaces.
 func roleRecord(name string, r *storepb.RoleRecord) ([]byte, error) {
 	record := &authpb.Role{Name: []byte(name)}
 	for _, p := range r.Permissions {
@@ -91,4 +94,49 @@ func roleRecord(name string, r *storepb.RoleRecord) ([]byte, error) {
 			PermType: authpb.Permission_Type(p.Type), Key: p.Key, RangeEnd: p.RangeEnd})
 	}
 	return proto.Marshal(record)
+}
+
+// authRecords visits the records of users and roles.
+func authRecords(e *store.Export, visit func(bucket string, key, value []byte) error) error {
+	auth, err := e.Auth()
+	if err != nil {
+		return err
+	}
+	enabled := []byte{0}
+	if auth.Enabled {
+		enabled[0] = 1
+	}
+	if err := visit("auth", []byte("authEnabled"), enabled); err != nil {
+		return err
+	}
+	if err := visit("auth", []byte("authRevision"),
+		binary.BigEndian.AppendUint64(nil, auth.Revision)); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(auth.Users)) {
+		record, err := userRecord(name, auth.Users[name])
+		if err == nil {
+			err = visit("authUsers", []byte(name), record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(auth.Roles)) {
+		role := auth.Roles[name]
+		record, err := roleRecord(name, role)
+		if err == nil {
+			err = visit("authRoles", []byte(name), record)
+		}
+		if err == nil && len(role.Keyspaces) > 0 {
+			record, err = proto.Marshal(&storepb.RoleRecord{Keyspaces: role.Keyspaces})
+			if err == nil {
+				err = visit(grantsBucket, []byte(name), record)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// scan finds what a file has.
+// scan reads the contents of a file.
 type scan struct {
 	*File
 	ctx      context.Context
@@ -25,15 +25,15 @@ type scan struct {
 	last     revision
 }
 
-// revision is a change: which of which revision.
+// revision is a change: the revision, and the number within it.
 type revision struct{ main, number uint64 }
 
 func (r revision) before(o revision) bool {
 	return r.main < o.main || r.main == o.main && r.number < o.number
 }
 
-// run reads all buckets that say something. The history is first, because the leases that keys have
-// are looked up when they are sent.
+// run reads all known buckets. The history comes first, because the keys' leases are looked up when
+// keys are sent.
 func (s *scan) run(p *pages) error {
 	compacted := uint64(0)
 	if err := p.buckets([]string{"key", "meta", "lease", "auth", "authUsers", "authRoles",
@@ -89,9 +89,9 @@ func (s *scan) run(p *pages) error {
 	return s.sort()
 }
 
-// change takes a version of a key. They come in the order of their revisions. One without a key says
-// only that the store has reached its revision: `etcdutl snapshot restore --bump-revision` writes
-// such a change, and so does Write.
+// change takes a version of a key, in the order of revisions. A version without a key only says
+// that the store has reached its revision: `etcdutl snapshot restore --bump-revision` writes such a
+// change, and so does Write.
 func (s *scan) change(e element) error {
 	at, deleted, err := decodeRevision(e.key)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *scan) change(e element) error {
 	return nil
 }
 
-// decodeRevision reads a revision as etcd writes it, and whether it is that of a deletion.
+// decodeRevision decodes etcd's revision, and reports whether it is that of a deletion.
 func decodeRevision(b []byte) (at revision, deleted bool, err error) {
 	if len(b) == revisionKeyLength+1 && b[revisionKeyLength] == tombstoneMark {
 		deleted = true
@@ -151,7 +151,7 @@ func decodeRevision(b []byte) (at revision, deleted bool, err error) {
 	return revision{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[9:])}, deleted, nil
 }
 
-// lease takes etcd's leasepb.Lease.
+// lease decodes etcd's leasepb.Lease.
 func (s *scan) lease(e element) error {
 	var values [4]uint64
 	for rest := e.value; len(rest) > 0; {
@@ -183,10 +183,10 @@ func (s *scan) lease(e element) error {
 // index finds the entry of a key.
 type index struct {
 	seed maphash.Seed
-	// byHash has the first entry of each hash, and others those of equal hashes.
+	// byHash maps a hash to its first entry; others holds entries with equal hashes.
 	byHash map[uint64]uint32
 	others map[string]uint32
-	// current are the entries that the revision at hand has.
+	// current lists the entries that the present revision has changed.
 	current []int
 }
 
@@ -194,7 +194,7 @@ func newIndex() *index {
 	return &index{seed: maphash.MakeSeed(), byHash: map[uint64]uint32{}, others: map[string]uint32{}}
 }
 
-// find returns the number of a key's entry; -1 if it has none.
+// find returns the index of a key's entry; -1 if it has none.
 func (x *index) find(f *File, key []byte) int {
 	i, ok := x.byHash[maphash.Bytes(x.seed, key)]
 	if !ok {

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// One step of an import has so much at most, or one key that is larger.
+	// A step of an import has at most this size, or one larger key.
 	stepBytes   = 1 << 20
 	stepEntries = 5000
 
-	// LeastRaise is by how much an import raises the revision at least, unless it is told: by more
+	// LeastRaise is the default for the least amount by which an import raises the revision: more
 	// than a service writes in years.
 	LeastRaise = 1_000_000_000
-	// MostRevision is the highest revision to which an import may raise the service. Half of the range
-	// of signed 64-bit revisions is left, because a revision can never be lowered again.
+	// MostRevision is the highest revision to which an import may raise the service. Half of the
+	// range of signed 64-bit revisions is left, because a revision can never be lowered again.
 	MostRevision = math.MaxInt64 / 2
 )
 
 // Steps makes the steps of an import of a file.
 type Steps struct {
-	// Revision is that at which the store goes on after the import. It is File.Revision, or above:
-	// then all revisions that the file knows of are compacted.
+	// Revision is the revision at which the store continues after the import: File.Revision, or
+	// above it. In the latter case all revisions of the file are compacted.
 	Revision uint64
-	// EnableAuth has the last step enable authentication, for users that were imported before.
+	// EnableAuth makes the last step enable authentication, for users that were imported before.
 	EnableAuth bool
-	// WithoutLease counts keys whose lease is not in the file. They are imported without one.
+	// WithoutLease counts keys whose lease is not in the file. They are imported without a lease.
 	WithoutLease int
 
 	file   *File
@@ -39,7 +39,7 @@ type Steps struct {
 	leases map[int64]bool
 }
 
-// Steps makes the steps of the import of that id, which is not 0.
+// Steps makes the steps of the import with that id, which is not 0.
 func (f *File) Steps(id uint64) *Steps {
 	s := &Steps{Revision: f.Revision, file: f, id: id, leases: map[int64]bool{}}
 	for _, l := range f.Leases {
@@ -48,7 +48,7 @@ func (f *File) Steps(id uint64) *Steps {
 	return s
 }
 
-// Next makes the step that comes after a state of the import, which is empty before the first one.
+// Next returns the step that follows a state of the import, which is empty before the first step.
 func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
 	step := &coordpb.ImportStep{Id: s.id, Step: state.Step + 1, Revision: s.Revision,
 		Source: s.file.Sum[:]}
@@ -79,7 +79,7 @@ func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
 			return nil, err
 		}
 		if k.KV.Version == 0 && s.Revision > s.file.Revision {
-			continue // nobody can watch from the revision of the deletion
+			continue // no watch can begin at the revision of the deletion
 		}
 		step.Keys = append(step.Keys, s.imported(k.KV, k.Number))
 	}
@@ -88,7 +88,7 @@ func (s *Steps) Next(state *coordpb.ImportState) (*coordpb.ImportStep, error) {
 	return step, nil
 }
 
-// ImportedAuth are the users and roles of the file, as they are imported.
+// ImportedAuth returns the users and roles of the file, in the form of an import.
 func (f *File) ImportedAuth() *coordpb.ImportedAuth {
 	all := &coordpb.ImportedAuth{}
 	for _, r := range f.Roles {
@@ -117,9 +117,9 @@ func (s *Steps) imported(kv *mvccpb.KeyValue, number uint32) *coordpb.ImportedKe
 		Lease: lease, Number: number}
 }
 
-// Raised returns the revision at which a service goes on after the import of a snapshot, derived
+// Raised returns the revision at which a service continues after the import of a snapshot, derived
 // from the time of the import. No service makes a revision each microsecond, so services that
-// import the same snapshot one after the other do not give out the same revision. The numbers stay
+// import the same snapshot one after the other do not use the same revisions. The numbers stay
 // below 2^53, on which clients that read JSON rely, until the year 2255.
 func Raised(snapshot uint64, now time.Time) uint64 {
 	if micros := now.UnixMicro(); micros > 0 && uint64(micros) <= MostRevision {

@@ -22,19 +22,19 @@ const (
 	bytesPerCommit   = 16 << 20
 
 	tombstoneMark = 't'
-	openTimeout   = 0 // the file is this process's own
+	openTimeout   = 0 // no other process uses the file
 )
 
-// grantsBucket is a bucket of this project, which etcd keeps and does not read: what roles may do
-// with the data of keyspaces. Keys are names of roles, and values storepb.RoleRecord with nothing
-// but Keyspaces. Keyspaces are known by their ids, which count in the cluster of the file only.
+// grantsBucket is a bucket of Tidemark, which etcd keeps and does not read: the roles' rights to
+// the data of keyspaces. Keys are names of roles, and values storepb.RoleRecord with only Keyspaces
+// set. Keyspaces are identified by their ids, which are valid in the cluster of the file only.
 const grantsBucket = "tidemarkGrants"
 
 var buckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed",
 	"auth", "authUsers", "authRoles", grantsBucket}
 
-// Write writes a state to a new file below a directory, which has to exist, and returns its path.
-// The caller removes the file; after an error there is none.
+// Write writes a state to a new file below a directory, which must exist, and returns its path. The
+// caller removes the file; after an error there is none.
 func Write(ctx context.Context, dir string, e *store.Export) (path string, err error) {
 	return create(dir, func(db *bbolt.DB) error {
 		w := &writer{db: db}
@@ -46,7 +46,7 @@ func Write(ctx context.Context, dir string, e *store.Export) (path string, err e
 	})
 }
 
-// Remove removes a file that Write has written.
+// Remove removes a file written by Write.
 func Remove(path string) error { return os.RemoveAll(filepath.Dir(path)) }
 
 // create makes a file in a new directory below dir.
@@ -67,12 +67,12 @@ func create(dir string, fill func(*bbolt.DB) error) (path string, err error) {
 	return path, nil
 }
 
-// writer has a transaction open, and begins another when that is large.
+// writer keeps a transaction open, and begins another when that is large.
 type writer struct {
 	db             *bbolt.DB
 	tx             *bbolt.Tx
 	changes, bytes int
-	// last is the newest revision of which there is a change.
+	// last is the newest revision that has a change.
 	last uint64
 }
 
@@ -116,7 +116,7 @@ func (w *writer) commit() error {
 	return err
 }
 
-// put writes a record of a bucket. Before it, a transaction that is large is committed.
+// put writes a record of a bucket. It commits a large transaction first.
 func (w *writer) put(bucket string, key, value []byte) error {
 	if w.changes >= changesPerCommit || w.bytes >= bytesPerCommit {
 		if err := w.commit(); err != nil {
@@ -145,9 +145,9 @@ func (w *writer) change(c store.Change) error {
 	return w.put("key", key, value)
 }
 
-// reached marks the store's revision, if it has no change: etcdutl takes the newest change for the
-// store's revision, in `snapshot status` and where `snapshot restore --bump-revision` begins to
-// count. The mark is the deletion of a key without a name, which no request can see.
+// reached marks the store's revision if that has no change: etcdutl takes the newest change for the
+// store's revision, in `snapshot status`, and as the base of `snapshot restore --bump-revision`.
+// The mark is the deletion of a key without a name, which no request can see.
 func (w *writer) reached(revision uint64) error {
 	if revision <= max(w.last, 1) {
 		return nil
@@ -155,7 +155,7 @@ func (w *writer) reached(revision uint64) error {
 	return w.tx.Bucket([]byte("key")).Put(append(revisionKey(revision, 0), tombstoneMark), nil)
 }
 
-// nextNumber is one that no change of a revision has yet.
+// nextNumber returns a number that no change of a revision has yet.
 func nextNumber(b *bbolt.Bucket, revision uint64) uint64 {
 	cursor := b.Cursor()
 	key, _ := cursor.Seek(revisionKey(revision+1, 0))
@@ -172,7 +172,7 @@ func nextNumber(b *bbolt.Bucket, revision uint64) uint64 {
 
 const revisionKeyLength = 17
 
-// revisionKey is how etcd writes a revision, and a change within it.
+// revisionKey encodes a revision, and the number of a change within it, like etcd.
 func revisionKey(revision, number uint64) []byte {
 	key := make([]byte, 0, revisionKeyLength+1)
 	key = append(binary.BigEndian.AppendUint64(key, revision), '_')

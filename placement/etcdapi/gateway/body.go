@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// partBytes is about how much memory a part of a message takes, beside its content.
+	// partBytes estimates the memory of a part of a message, besides its content.
 	partBytes = 128
-	// maxDepth bounds how deep a request is nested. Transactions within each other take three levels
-	// each.
+	// maxDepth bounds the nesting of a request. Nested transactions take three levels each.
 	maxDepth = 1000
 )
 
 var unmarshal = protojson.UnmarshalOptions{DiscardUnknown: true, RecursionLimit: maxDepth}
 
-// body is that of a request, as JSON values one after the other. One goroutine reads it.
+// body reads a request's body: JSON values one after the other. It is for one goroutine.
 type body struct {
 	exchange *exchange
 	from     io.ReadCloser
 	decoder  *json.Decoder
-	// left is how many bytes the message may have yet. held are those that were taken from the room.
+	// left is how many more bytes the message may have. held is how many bytes were taken from the
+	// room.
 	left int
 	held int64
 	// refused is why reading has ended.
 	refused error
-	// begun: a message has come. over: there is nothing more to be read.
+	// begun is set when a message has come, over when there is nothing more to be read.
 	begun, over bool
 }
 
@@ -42,7 +42,7 @@ func newBody(x *exchange) *body {
 	return b
 }
 
-// errTooLarge and errTooMany are for messages that are more than one may be.
+// errTooLarge and errTooMany are the errors of messages that exceed the limits.
 var (
 	errTooLarge = status.Error(codes.ResourceExhausted, "etcdserver: request is too large")
 	errTooMany  = status.Error(codes.ResourceExhausted,
@@ -68,7 +68,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read reads what the message may have yet.
+// read reads at most as many bytes as the message may still have.
 func (b *body) read(p []byte) (int, error) {
 	n, err := b.from.Read(p[:min(len(p), b.left)])
 	b.left -= n
@@ -90,7 +90,7 @@ func (b *body) free() {
 	b.held = 0
 }
 
-// next reads the next message. io.EOF says that there is none.
+// next reads the next message. io.EOF: there is none.
 func (b *body) next(into any) error {
 	m, ok := into.(proto.Message)
 	if !ok {
@@ -122,7 +122,7 @@ func (b *body) next(into any) error {
 	return nil
 }
 
-// reason is what a client is told of a body that cannot be read.
+// reason returns the error for the client of a body that cannot be read.
 func (b *body) reason(err error) error {
 	var timeout net.Error
 	switch {
@@ -136,8 +136,8 @@ func (b *body) reason(err error) error {
 	return status.Error(codes.InvalidArgument, err.Error())
 }
 
-// discard reads what a body has beyond its message, of which nothing is done, so that the end of
-// the connection is noticed. It is an error if it is too much.
+// discard reads and drops the rest of a body, so that the end of the connection is noticed. It
+// fails if there is too much.
 func (b *body) discard() error {
 	b.left = b.exchange.config.MaxRequestBytes
 	b.exchange.readWithin(b.exchange.config.ReadTimeout)
@@ -155,7 +155,8 @@ func (b *body) discard() error {
 	return errTooLarge
 }
 
-// countParts counts what takes memory of its own in a JSON value: its objects, lists and elements.
+// countParts counts the objects, lists and elements of a JSON value, which take memory of their
+// own.
 func countParts(raw []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(raw); i++ {

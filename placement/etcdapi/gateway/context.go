@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,19 +16,21 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/callspans"
 )
 
 const (
-	// metadataPrefix begins the names of headers that are metadata.
+	// metadataPrefix is the prefix of headers that become metadata.
 	metadataPrefix = "Grpc-Metadata-"
-	// ofGateway is in the metadata of every call of a gateway. By it a service knows that the
-	// certificate of the connection names no user, as in etcd: there the gateway calls with a
+	// ofGateway is in the metadata of every call of a gateway. It tells a service that the
+	// connection's certificate names no user, as in etcd, where the gateway calls with a
 	// certificate of its own.
 	ofGateway = "grpcgateway-accept"
 )
 
-// contextOf is that of the call that a request makes: with its client's address, and what its
-// headers say.
+// contextOf returns the context of the call for a request: with its client's address, and the
+// values of its headers.
 func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 	ctx := peer.NewContext(r.Context(), peerOf(r))
 	md := metadata.MD{}
@@ -36,8 +39,8 @@ func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 		switch {
 		case is && name != "":
 			md[strings.ToLower(name)] = values
-		case !is && name == "Authorization":
-			md["authorization"] = values
+		case !is && (name == "Authorization" || slices.Contains(callspans.Fields, strings.ToLower(name))):
+			md[strings.ToLower(name)] = values
 		}
 	}
 	md.Set(ofGateway, "application/json")
@@ -56,7 +59,7 @@ func contextOf(r *http.Request) (context.Context, context.CancelFunc, error) {
 	return ctx, cancel, nil
 }
 
-// peerOf is the caller's address.
+// peerOf returns the caller's address.
 func peerOf(r *http.Request) *peer.Peer {
 	p := &peer.Peer{Addr: address(r.RemoteAddr)}
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
@@ -69,7 +72,7 @@ func peerOf(r *http.Request) *peer.Peer {
 	return p
 }
 
-// address is one that is no port's.
+// address is an address without a port.
 type address string
 
 // Network implements net.Addr.
@@ -81,8 +84,8 @@ func (a address) String() string { return string(a) }
 var units = map[byte]time.Duration{'H': time.Hour, 'M': time.Minute, 'S': time.Second,
 	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond}
 
-// parseTimeout reads a timeout as etcd's gateway does: a whole number, and a unit. 0 is none, and
-// one below that has passed. A timeout that is too long to be counted is the longest.
+// parseTimeout parses a timeout as etcd's gateway does: a whole number, and a unit. 0 means none,
+// and a negative one has passed. A timeout that does not fit is the longest possible.
 func parseTimeout(text string) (time.Duration, bool) {
 	if len(text) < 2 {
 		return 0, false

@@ -4,21 +4,21 @@
 //
 // # How a request goes
 //
-// A Handler finds the service that a path is of, decodes the body into the request, and calls the
-// service's method in this process, as the gRPC server would: with the client's address and
-// certificate, and with what it says in its headers (Authorization, Grpc-Metadata-*) as metadata,
-// within the time of Grpc-Timeout. The metadata say that a gateway calls, so that services take the
-// name of the certificate for no user; a token names one. The answer, or the status, is rendered.
-// Streams have one JSON value for each message in either direction, a line each in the answer:
-// {"result": ...}, or {"error": ...} as the last.
+// A Handler finds the service and method of a path, decodes the body into the request, and calls
+// the service's method in this process, as the gRPC server would: with the client's address and
+// certificate, and with its headers (Authorization, Grpc-Metadata-*) as metadata, within the time
+// of Grpc-Timeout. The metadata say that a gateway calls, so that the name of the certificate names
+// no user; a token does. The answer, or the status, is rendered. Streams have one JSON value for
+// each message in either direction, a line each in the answer: {"result": ...}, or {"error": ...}
+// as the last.
 //
 // # What clients can do
 //
 // A request is read up to a limit, within a time, and counted before it is decoded, since an empty
-// part takes a few bytes here and a hundred in memory. What clients have the server hold is shared
-// by their hosts (Config.Room), and so is what is on its way to them (Config.Outgoing). A client
-// that does not read its answer for WriteTimeout loses its connection. Browsers are refused that
-// ask on behalf of another site.
+// part takes a few bytes here and a hundred in memory. The memory of requests is shared by the
+// clients' hosts (Config.Room), and so is that of answers on their way (Config.Outgoing). A client
+// that does not read its answer for WriteTimeout loses its connection. Requests of browsers on
+// behalf of another site are refused.
 //
 // # Why not grpc-gateway
 //
@@ -26,12 +26,12 @@
 // the calls in exchange.go, some 200 of 900 lines. Its handlers that call services in the process
 // refuse the three streams (Watch, LeaseKeepAlive, Snapshot), and have no elections and locks, so
 // the gateway would connect to its own server: each message is encoded twice more, and the server
-// has to believe its own connection about a client's address and certificate. The library decodes
-// a request before parts could be counted, and has no word for an answer that was sent, by which
-// memory is given back.
+// has to trust its own connection for a client's address and certificate. The library decodes a
+// request before parts could be counted, and does not report when an answer was sent, which is when
+// memory is freed.
 //
 // # Goroutines
 //
-// A Handler has none of its own. A service may use its stream from several goroutines; none of them
-// is in the stream any more when ServeHTTP returns.
+// A Handler starts none. A service may use its stream from several goroutines; when ServeHTTP
+// returns, none of them uses the stream any more.
 package gateway

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// writePiece is how much of an answer is written at a time: within WriteTimeout.
+	// writePiece is how much of an answer is written at a time, within WriteTimeout.
 	writePiece = 64 << 10
-	// endTimeout is how long a write that is under way may take yet when its call has ended.
+	// endTimeout is how long a write under way may still take when its call has ended.
 	endTimeout = time.Second
 )
 
@@ -37,11 +37,11 @@ type exchange struct {
 	party    string
 	body     *body
 
-	// ended: the call has ended. What sets a deadline looks at it afterwards.
+	// ended is set when the call has ended. Code that sets a deadline checks it afterwards.
 	ended atomic.Bool
 	// receiving is held by the goroutine that reads the body.
 	receiving sync.Mutex
-	// sending is held by the goroutine that writes, and guards what follows.
+	// sending is held by the goroutine that writes, and guards the fields below.
 	sending sync.Mutex
 	begun   bool
 	broken  error
@@ -54,29 +54,29 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request) *exchange {
 	return x
 }
 
-// errEnded is for what uses a stream whose call has ended.
+// errEnded is the error of using a stream whose call has ended.
 var errEnded = status.Error(codes.Canceled, "the call has ended")
 
-// readWithin bounds the time in which the client has to send; 0: no longer. It is for the goroutine
-// that holds receiving. Errors of deadlines are left alone: only a test's response knows none.
+// readWithin bounds the time in which the client must send; 0: no more time. The caller holds
+// receiving. Errors of setting deadlines are ignored: only responses in tests do not support them.
 func (x *exchange) readWithin(limit time.Duration) {
 	var until time.Time
 	if limit > 0 {
 		until = time.Now().Add(limit)
 	}
 	_ = x.control.SetReadDeadline(until)
-	// At the end of the body package http begins to wait for the client's next request. A deadline
-	// that is over would have it take the connection for lost, and cancel the contexts of all
-	// requests that come on it.
+	// At the end of the body package http begins to wait for the client's next request. With an
+	// expired deadline it would take the connection for lost, and cancel the contexts of all its
+	// requests.
 	if x.ended.Load() && !x.body.over {
 		x.readNoMore()
 	}
 }
 
-// readNoMore has what reads the body return.
+// readNoMore makes a goroutine that reads the body return.
 func (x *exchange) readNoMore() { _ = x.control.SetReadDeadline(time.Now()) }
 
-// writeWithin bounds the time in which the client has to read.
+// writeWithin bounds the time in which the client must read.
 func (x *exchange) writeWithin(limit time.Duration) {
 	_ = x.control.SetWriteDeadline(time.Now().Add(limit))
 	if x.ended.Load() {
@@ -84,9 +84,9 @@ func (x *exchange) writeWithin(limit time.Duration) {
 	}
 }
 
-// end returns when no goroutine uses the request any more, and has what comes later refused. The
-// error, if the call of a stream has ended with one, is told as the last. A connection to which
-// something was written in part is broken.
+// end waits until no goroutine uses the request any more, and refuses later uses. The error, if the
+// call of a stream has ended with one, is sent as the last message. A connection on which a part of
+// a message was written is closed.
 func (x *exchange) end(last error) {
 	x.ended.Store(true)
 	if !x.receiving.TryLock() {
@@ -96,8 +96,9 @@ func (x *exchange) end(last error) {
 	x.body.refused = errEnded
 	x.body.free()
 	if !x.body.over {
-		// What has come is read, but not waited for: package http must not meet the end of the body
-		// when this has returned, since it would then begin to wait for the end of the connection.
+		// Data that has arrived is read, but not waited for: package http must not see the end of
+		// the body after end has returned, because it would then begin to wait for the end of the
+		// connection.
 		x.readNoMore()
 		_ = x.body.discard()
 	}
@@ -132,25 +133,26 @@ func (x *exchange) receive(into any) error {
 	return x.body.next(into)
 }
 
-// unary does a call of one request and one answer.
-func (x *exchange) unary(ctx context.Context, m grpc.MethodDesc, service any) {
+// unary serves a call with one request and one answer.
+func (x *exchange) unary(ctx context.Context, m grpc.MethodDesc, service any) error {
 	answer, err := m.Handler(service, ctx, x.one, nil)
 	if err != nil {
 		x.fail(err)
-		return
+		return err
 	}
 	text, sent, err := renderCounted(answer)
 	defer sent()
 	if err != nil {
 		x.fail(err)
-		return
+		return err
 	}
 	x.sending.Lock()
 	defer x.sending.Unlock()
 	x.writeLocked(http.StatusOK, text)
+	return nil
 }
 
-// one decodes the only message of a request. One without a body is empty.
+// one decodes the only message of a request. A request without a body is empty.
 func (x *exchange) one(into any) error {
 	x.receiving.Lock()
 	defer x.receiving.Unlock()
@@ -179,7 +181,8 @@ func render(answer any) ([]byte, error) {
 	return compact.Bytes(), nil
 }
 
-// renderCounted is render for what may be Counted. sent is to be called when the text was written.
+// renderCounted is render for a message that may be Counted. The caller calls sent when the text
+// was written.
 func renderCounted(answer any) (text []byte, sent func(), err error) {
 	text, err = render(answer)
 	c, counts := answer.(Counted)
@@ -207,13 +210,27 @@ func (x *exchange) fail(err error) {
 	x.writeLocked(httpStatus(s.Code()), text)
 }
 
-// writeLocked writes a part of the answer, with the status if it is the first.
+// bodyOver reports whether the whole body has been read.
+func (x *exchange) bodyOver() bool {
+	if !x.receiving.TryLock() {
+		return false // a goroutine still reads
+	}
+	defer x.receiving.Unlock()
+	return x.body.over
+}
+
+// writeLocked writes a part of the answer, with the status if it is the first part.
 func (x *exchange) writeLocked(code int, text []byte) {
 	if x.broken != nil {
 		return
 	}
 	if !x.begun {
 		x.begun = true
+		if !x.bodyOver() {
+			// The rest of the request is not waited for (end). Package http may take the connection
+			// for lost then, and would cancel the contexts of later requests on it.
+			x.response.Header().Set("Connection", "close")
+		}
 		x.response.Header().Set("Content-Type", "application/json")
 		x.response.WriteHeader(code)
 	}
@@ -229,16 +246,16 @@ func (x *exchange) writeLocked(code int, text []byte) {
 	}
 }
 
-// stream does a call of which either side has any number of messages, and returns its error.
+// stream serves a call in which either side has any number of messages, and returns its error.
 func (x *exchange) stream(ctx context.Context, d grpc.StreamDesc, service any) error {
 	if d.ClientStreams {
-		// The answer begins while the request goes on.
+		// The answer begins before the request has ended.
 		_ = x.control.EnableFullDuplex()
 	}
 	return d.Handler(service, &serverStream{exchange: x, ctx: ctx, many: d.ClientStreams})
 }
 
-// wrapped is a line of a stream.
+// wrapped returns a line of a stream.
 func wrapped(name string, text []byte) []byte {
 	line := make([]byte, 0, len(text)+16)
 	line = append(line, `{"`+name+`":`...)
@@ -249,7 +266,7 @@ func wrapped(name string, text []byte) []byte {
 type serverStream struct {
 	exchange *exchange
 	ctx      context.Context
-	// many: the client may send several messages. received: it has sent its only one.
+	// many is set if the client may send several messages, received when it has sent its only one.
 	many, received bool
 }
 
@@ -290,7 +307,7 @@ func (s *serverStream) SendMsg(message any) error {
 	return nil
 }
 
-// SetHeader implements grpc.ServerStream. Headers are not told.
+// SetHeader implements grpc.ServerStream. Headers are dropped.
 func (*serverStream) SetHeader(metadata.MD) error { return nil }
 
 // SendHeader implements grpc.ServerStream.

@@ -10,53 +10,58 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/tidemarkdb/tidemark/rpc/callspans"
 )
 
-// Config is what a Handler is made of. Find must be set.
+// Config configures a Handler. Find must be set.
 type Config struct {
-	// Find finds the service of a name, with its description. The error is what a client is told.
+	// Find returns the service with a name, and its description. The error goes to the client.
 	Find func(service string) (*grpc.ServiceDesc, any, error)
-	// Healthy says why this server does not serve, if it does not. serializable asks for this server
-	// alone; otherwise it needs a leader and a quorum. Alarms of the excluded names do not matter.
-	// The context has the client's peer.Peer.
+	// Healthy returns why this server does not serve; nil if it serves. serializable asks for this
+	// server alone; otherwise it needs a leader and a quorum. Alarms with the excluded names are
+	// ignored. The context has the client's peer.Peer.
 	Healthy func(ctx context.Context, serializable bool, excluded map[string]bool) error
-	// Versions are those that GET /version tells: of the server, the cluster and the storage.
+	// Versions returns the versions for GET /version: of the server, the cluster and the storage.
 	Versions func() (server, cluster, storage string)
 
 	// MaxRequestBytes bounds a message of a request, as JSON. Default 2 MiB.
 	MaxRequestBytes int
 	// MaxParts bounds the objects, lists and elements of a message of a request. Default 262144.
 	MaxParts int
-	// Room is shared by parties for what requests have the server hold. nil: it has no bound.
+	// Room is the memory for requests, shared by parties. nil: no bound.
 	Room Room
-	// Party is the name by which a request takes from the room. nil: the client's IP address.
+	// Party returns the party of a request, which takes from the room. nil: the client's IP
+	// address.
 	Party func(r *http.Request, from net.Addr) string
-	// Outgoing, if not nil, marks the context of a call, so that services count the answer among what
-	// is on its way to clients. What they count implements Counted.
+	// Outgoing, if not nil, marks the context of a call, so that services count the answer among
+	// those on their way to clients. Answers that they count implement Counted.
 	Outgoing func(context.Context) context.Context
-	// ReadTimeout bounds the time in which a request has to come, of a stream its first message.
-	// WriteTimeout is for how long a client may read nothing of what it is sent. Default 1 min each.
+	// Spans makes the spans of calls.
+	Spans *callspans.Maker
+	// ReadTimeout bounds the time in which a request must come, or the first message of a stream.
+	// WriteTimeout is how long a client may read nothing of its answer. Default 1 min each.
 	ReadTimeout, WriteTimeout time.Duration
 }
 
-// Room is a number of bytes that parties share. quota.Bytes has it.
+// Room is a number of bytes that parties share. quota.Bytes implements it.
 type Room interface {
-	// Take takes bytes for a party, and returns false if they are not to be had.
+	// Take takes bytes for a party. It returns false if they are not available.
 	Take(party string, n int64) bool
-	// Give gives them back.
+	// Give returns them.
 	Give(party string, n int64)
 }
 
-// Counted is a message that counts among what is on its way to clients, until it is sent.
+// Counted is a message that counts among those on their way to clients, until it is sent.
 type Counted interface {
-	// Becomes says in how many bytes the message was encoded: these count from now on. The message is
-	// not to be used any more.
+	// Becomes sets the size of the message's encoding, which counts from now on. The message must
+	// not be used any more.
 	Becomes(size int)
-	// Sent says that it was sent, or never will be.
+	// Sent notes that it was sent, or never will be.
 	Sent()
 }
 
-// Handler is the HTTP server's side. Its methods may be called from any goroutine.
+// Handler serves the API over HTTP. Its methods may be called from any goroutine.
 type Handler struct {
 	config  Config
 	handler http.Handler
@@ -64,7 +69,7 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New makes a Handler of /health, /version and everything below /v3/.
+// New makes a Handler for /health, /version and everything below /v3/.
 func New(config Config) (*Handler, error) {
 	if config.Find == nil || config.Healthy == nil || config.Versions == nil {
 		return nil, errors.New("gateway of the etcd API: Find, Healthy and Versions must be set")
@@ -145,13 +150,16 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, m := range description.Methods {
 		if m.MethodName == to.method {
-			x.unary(ctx, m, service)
+			ctx, traced := h.config.Spans.Call(ctx, to.service+"/"+to.method)
+			traced(x.unary(ctx, m, service))
 			return
 		}
 	}
 	for _, m := range description.Streams {
 		if m.StreamName == to.method {
+			ctx, traced := h.config.Spans.Stream(ctx, to.service+"/"+to.method)
 			last = x.stream(ctx, m, service)
+			traced(last)
 			return
 		}
 	}

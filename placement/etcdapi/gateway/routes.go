@@ -12,10 +12,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/v3lockpb"
 )
 
-// route is the method that a path is for.
+// route is the method of a path.
 type route struct{ service, method string }
 
-// routes are all, by their paths.
+// routes maps all paths to their methods.
 var routes = func() map[string]route {
 	all := make(map[string]route)
 	each(pb.File_rpc_proto, func(r route, m protoreflect.MethodDescriptor) {
@@ -26,7 +26,7 @@ var routes = func() map[string]route {
 			}
 		}
 	})
-	// These descriptions have no paths. etcd's are regular.
+	// These descriptions have no paths. etcd's paths are regular.
 	for prefix, file := range map[string]protoreflect.FileDescriptor{
 		"/v3/lock/":     v3lockpb.File_v3lockpb_v3lock_proto,
 		"/v3/election/": v3electionpb.File_v3electionpb_v3election_proto,

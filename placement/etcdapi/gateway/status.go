@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// statusCanceled is that of a request whose client is gone. It is not read.
+// statusCanceled is the status of a request whose client is gone. Nobody reads it.
 const statusCanceled = 499
 
 var statuses = map[codes.Code]int{
@@ -29,7 +29,7 @@ var statuses = map[codes.Code]int{
 	codes.Unavailable:        http.StatusServiceUnavailable,
 }
 
-// httpStatus is the status of HTTP for one of gRPC.
+// httpStatus returns the HTTP status for a gRPC code.
 func httpStatus(code codes.Code) int {
 	if s, ok := statuses[code]; ok {
 		return s
@@ -37,8 +37,7 @@ func httpStatus(code codes.Code) int {
 	return http.StatusInternalServerError
 }
 
-// statusOf is the status of an error, which a service may have from a context, as a gRPC server
-// tells it.
+// statusOf returns the status of an error, which may be that of a context, as a gRPC server does.
 func statusOf(err error) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s
@@ -46,7 +45,7 @@ func statusOf(err error) *status.Status {
 	return status.FromContextError(err)
 }
 
-// headerText is text as a header may have it.
+// headerText makes a text valid for a header.
 func headerText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -56,7 +55,7 @@ func headerText(text string) string {
 	}, text)
 }
 
-// onlyGet refuses all other methods.
+// onlyGet refuses all methods but GET.
 func onlyGet(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method == http.MethodGet {
 		return true
@@ -66,8 +65,8 @@ func onlyGet(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// health says whether this server serves. As in etcd, exclude names alarms that do not matter, and
-// names that there are not are overlooked.
+// health reports whether this server serves. As in etcd, exclude names alarms to ignore, and
+// unknown names are skipped.
 func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if !onlyGet(w, r) {
 		return
@@ -86,15 +85,15 @@ func (h *Handler) health(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer.Health, answer.Reason = "false", status.Convert(err).Message()
 	}
-	text, _ := json.Marshal(answer) // of strings
+	text, _ := json.Marshal(answer) // a map of strings cannot fail
 	if err != nil {
 		http.Error(w, string(text), http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = w.Write(text) // the client is gone
+	_, _ = w.Write(text) // an error means that the client is gone
 }
 
-// version tells the versions of etcd that this server and its cluster stand for.
+// version reports the versions of etcd that this server and its cluster stand for.
 func (h *Handler) version(w http.ResponseWriter, r *http.Request) {
 	if !onlyGet(w, r) {
 		return

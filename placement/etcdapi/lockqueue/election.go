@@ -59,7 +59,7 @@ func (s *electionServer) Campaign(
 		Name: r.Name, Key: p.key, Rev: p.revision, Lease: lease}}, nil
 }
 
-// proclaim gives a place another value, if it is still that one.
+// proclaim sets the value of a place, if the place still exists.
 func (s *electionServer) proclaim(
 	ctx context.Context, p place, value []byte, lease int64,
 ) (*pb.ResponseHeader, error) {
@@ -97,7 +97,7 @@ func (s *electionServer) Proclaim(
 	return &v3electionpb.ProclaimResponse{Header: header}, nil
 }
 
-// Resign implements v3electionpb.ElectionServer. It is no error that the caller does not lead.
+// Resign implements v3electionpb.ElectionServer. It is no error if the caller does not lead.
 func (s *electionServer) Resign(
 	ctx context.Context, r *v3electionpb.ResignRequest,
 ) (*v3electionpb.ResignResponse, error) {
@@ -125,8 +125,8 @@ func (s *electionServer) Leader(
 	return &v3electionpb.LeaderResponse{Header: answer.Header, Kv: answer.Kvs[0]}, nil
 }
 
-// Observe implements v3electionpb.ElectionServer: the leader, each of its values, and the leaders
-// after it. Of leaders in quick succession some may be left out.
+// Observe implements v3electionpb.ElectionServer: it sends the leader, each of its values, and the
+// leaders after it. Of leaders in quick succession some may be skipped.
 func (s *electionServer) Observe(
 	r *v3electionpb.LeaderRequest,
 	stream grpc.ServerStreamingServer[v3electionpb.LeaderResponse],
@@ -161,13 +161,13 @@ type observation struct {
 	*electionServer
 	events *watch.Stream
 	stream grpc.ServerStreamingServer[v3electionpb.LeaderResponse]
-	// watch is the id of the watch that there is.
+	// watch is the id of the present watch.
 	watch int64
 }
 
-// begin watches these keys, and nothing else.
+// begin replaces the watch by one of these keys.
 func (o *observation) begin(span keys.Span, from int64) error {
-	_ = o.events.Remove(o.watch) // it may have ended by itself
+	_ = o.events.Remove(o.watch) // the watch may have ended by itself
 	o.watch++
 	_, err := o.events.Add(o.watch, watch.Options{Span: span, From: uint64(from)})
 	return err
@@ -201,12 +201,12 @@ func (o *observation) leader(e watch.Event) *v3electionpb.LeaderResponse {
 		Kv: translate.FromKeyValue(e.KV)}
 }
 
-// follow tells of a leader, and of each value that it proclaims, until its key is gone.
+// follow sends a leader, and each value that it proclaims, until its key is gone.
 func (o *observation) follow(leader *v3electionpb.LeaderResponse) error {
 	if err := o.stream.Send(leader); err != nil {
 		return err
 	}
-	// A leader that came of an event may have resigned since.
+	// If the leader came from an event, it may have resigned since.
 	if err := o.begin(keys.Point(leader.Kv.Key), leader.Header.Revision+1); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (s *lockServer) Lock(
 	return &v3lockpb.LockResponse{Header: header, Key: p.key}, nil
 }
 
-// Unlock implements v3lockpb.LockServer. A key that does not exist is unlocked.
+// Unlock implements v3lockpb.LockServer. Unlocking a key that does not exist succeeds.
 func (s *lockServer) Unlock(
 	ctx context.Context, r *v3lockpb.UnlockRequest,
 ) (*v3lockpb.UnlockResponse, error) {

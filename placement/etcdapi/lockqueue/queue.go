@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// sessionSeconds is the term of a lease that is granted to a caller that names none.
+	// sessionSeconds is the term of a lease that is granted to a caller without one.
 	sessionSeconds = 60
-	// leavingTimeout is how long after the end of a call its place in the queue may be given back.
+	// leavingTimeout is how long after the end of a call its place in the queue may be deleted.
 	leavingTimeout = 2 * time.Second
 )
 
@@ -45,7 +45,7 @@ func New(
 	return &lockServer{queue: q}, &electionServer{queue: q}
 }
 
-// queue does what Lock and Election have in common.
+// queue is the common part of Lock and Election.
 type queue struct {
 	*backend.Backend
 	kv     KV
@@ -55,17 +55,17 @@ type queue struct {
 // place is a place in a queue.
 type place struct {
 	key []byte
-	// revision is the one that created it.
+	// revision is the revision that created the place.
 	revision int64
 }
 
-// below is where the keys of a name are.
+// below returns the range of the keys of a name.
 func below(name []byte) (prefix, end []byte) {
 	prefix = append(bytes.Clone(name), '/')
 	return prefix, append(bytes.Clone(name), '/'+1)
 }
 
-// leaseOf is the lease that a request names, or a new one.
+// leaseOf returns the lease that a request names, or a new one.
 func (q *queue) leaseOf(ctx context.Context, lease int64) (int64, error) {
 	if lease != 0 {
 		return lease, nil
@@ -88,22 +88,22 @@ func putting(key, value []byte, lease int64) *pb.RequestOp {
 		Value: value, Lease: lease}}}
 }
 
-// first is the request for the first in the queue below a name.
+// first returns the request for the first key in the queue of a name.
 func first(name []byte) *pb.RangeRequest {
 	prefix, end := below(name)
 	return &pb.RangeRequest{Key: prefix, RangeEnd: end, Limit: 1,
 		SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE}
 }
 
-// enter takes the lease's place in the queue, or finds the one that it has. The answer has that key
-// (if it was there) and the first in the queue. A place that was taken although the call has ended
-// meanwhile is given back.
+// enter takes the lease's place in the queue, or finds its present one. The answer has that key (if
+// it existed before) and the first key of the queue. If the call ends meanwhile, a place that was
+// taken is deleted.
 func (q *queue) enter(
 	ctx context.Context, name, value []byte, lease int64,
 ) (place, *pb.TxnResponse, error) {
 	prefix, _ := below(name)
 	p := place{key: fmt.Appendf(prefix, "%x", lease)}
-	// What becomes of the transaction has to be known, or a place might be left at which no call
+	// The result of the transaction must be known; otherwise a place might remain for which no call
 	// waits.
 	longer, cancel := outlasting(ctx)
 	defer cancel()
@@ -128,7 +128,7 @@ func (q *queue) enter(
 	return p, answer, nil
 }
 
-// outlasting is a context that ends leavingTimeout after the other one.
+// outlasting returns a context that ends leavingTimeout after another one.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leavingTimeout, cancel) })
@@ -138,7 +138,7 @@ func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// leave gives a place back for a call that has ended. If that fails, the place is there until its
+// leave deletes the place of a call that has ended. If that fails, the place remains until its
 // lease ends.
 func (q *queue) leave(ctx context.Context, p place) {
 	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), leavingTimeout)
@@ -146,14 +146,14 @@ func (q *queue) leave(ctx context.Context, p place) {
 	_, _ = q.give(longer, p)
 }
 
-// give gives a place back, if it is still that one.
+// give deletes a place, if it still is the same.
 func (q *queue) give(ctx context.Context, p place) (*pb.TxnResponse, error) {
 	return q.kv.Txn(ctx, &pb.TxnRequest{Compare: []*pb.Compare{created(p.key, p.revision)},
 		Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{
 			RequestDeleteRange: &pb.DeleteRangeRequest{Key: p.key}}}}})
 }
 
-// errExpired is for a place that is lost: its lease has ended, or its key was deleted.
+// errExpired says that a place is lost: its lease has ended, or its key was deleted.
 var errExpired = status.Error(codes.Unknown, "mutex: session is expired")
 
 // wait returns when a place is the first in its queue, with the header of a read that shows it. The
@@ -187,12 +187,12 @@ func (q *queue) wait(ctx context.Context, name []byte, p place) (*pb.ResponseHea
 				return nil, translate.Error(ctx, err)
 			}
 		}
-		// Whatever comes says that one of the keys is gone, or that it cannot be said any more.
+		// Any event says that one of the keys is gone, or that the watch cannot tell any more.
 		if _, err := events.Next(ctx); err != nil {
 			return nil, translate.Error(ctx, err)
 		}
 		for i := range int64(2) {
-			// One that has ended by itself is not there any more.
+			// A watch that has ended by itself is gone already.
 			_ = events.Remove(id + i)
 		}
 	}

@@ -14,17 +14,17 @@ import (
 const (
 	waitingPerParty = 64
 	waitingInAll    = 4096
-	// dearer is by how much the cost of a hash that is compared may exceed Config.Cost: a hash can
-	// come from elsewhere, and each step doubles the time.
+	// dearer is by how much the cost of a stored hash may exceed Config.Cost: a hash can come from
+	// another system, and each step doubles the time.
 	dearer = 4
 )
 
 // ErrPassword says that a password cannot be hashed: it has more than 72 bytes.
 var ErrPassword = errors.New("the password is too long")
 
-// Config is what Passwords are made of. The zero value has the defaults.
+// Config configures Passwords. The zero value has the defaults.
 type Config struct {
-	// Cost is bcrypt's, 4 to 31; other values are its default, 10.
+	// Cost is bcrypt's cost, 4 to 31; other values stand for its default, 10.
 	Cost int
 	// AtOnce is how many passwords are hashed or compared at a time. Default 2.
 	AtOnce int
@@ -34,8 +34,8 @@ type Config struct {
 type Passwords struct {
 	cost  int
 	turns *fairshare.Share
-	// none is the hash that the passwords of unknown users are compared with, so that they take as
-	// long as those of known ones. It is made when it is first needed.
+	// none returns the hash with which the passwords of unknown users are compared, so that they
+	// take as long as those of known ones. It is made when it is first needed.
 	none func() ([]byte, error)
 }
 
@@ -54,8 +54,8 @@ func New(c Config) *Passwords {
 		})}
 }
 
-// Hash is the hash of a password, with a salt of its own. It waits for its turn until ctx ends. The
-// errors are fairshare.ErrBusy, ErrPassword with bcrypt's text, and that of ctx.
+// Hash returns the hash of a password, with a salt of its own. It waits for its turn until ctx
+// ends. The errors are fairshare.ErrBusy, ErrPassword with bcrypt's text, and that of ctx.
 func (p *Passwords) Hash(ctx context.Context, party, password string) ([]byte, error) {
 	if err := p.turns.Enter(ctx, party, 0); err != nil {
 		return nil, err
@@ -68,13 +68,13 @@ func (p *Passwords) Hash(ctx context.Context, party, password string) ([]byte, e
 	return hash, err
 }
 
-// tooLong says what bcrypt says, and is ErrPassword.
+// tooLong is ErrPassword with bcrypt's text.
 type tooLong struct{ error }
 
 func (*tooLong) Is(target error) bool { return target == ErrPassword }
 
-// Compare says whether a hash is that of a password. hash is nil for a user that there is not: then
-// it is false, and takes as long. It waits for its turn until ctx ends; the errors are
+// Compare reports whether a hash is that of a password. hash is nil for an unknown user: then the
+// result is false, and takes as long. It waits for its turn until ctx ends; the errors are
 // fairshare.ErrBusy and that of ctx.
 func (p *Passwords) Compare(
 	ctx context.Context, party string, hash []byte, password string,

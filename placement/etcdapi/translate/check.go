@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The checks are etcd's, in etcd's order, because a request can be wrong in several ways and has
-// one error.
+// The checks are etcd's, in etcd's order: a request can be wrong in several ways, and must get the
+// same error as in etcd.
 
 // CheckRange refuses a range that etcd would refuse whatever the state.
 func CheckRange(r *pb.RangeRequest) error {
@@ -63,7 +63,7 @@ func CheckDelete(r *pb.DeleteRangeRequest) error {
 }
 
 // CheckTxn refuses a transaction that etcd would refuse whatever the state. Its longest list may
-// have room operations, and the lists of transactions nested in it what that leaves.
+// have room operations, and nested transactions may use the rest.
 func CheckTxn(r *pb.TxnRequest, room int) error {
 	if room -= max(len(r.Compare), len(r.Success), len(r.Failure)); room < 0 {
 		return rpctypes.ErrGRPCTooManyOps
@@ -94,11 +94,11 @@ func checkOperation(op *pb.RequestOp, room int) error {
 	case *pb.RequestOp_RequestTxn:
 		return CheckTxn(op.RequestTxn, room)
 	}
-	return rpctypes.ErrGRPCKeyNotFound // etcd's answer to an operation that says nothing
+	return rpctypes.ErrGRPCKeyNotFound // etcd's answer to an empty operation
 }
 
-// CheckSize refuses a request that would be larger than most bytes in etcd's log, which is what
-// etcd's limit is for.
+// CheckSize refuses a request that would be larger than most bytes in etcd's log, as etcd's limit
+// does.
 func CheckSize(r *pb.InternalRaftRequest, most int) error {
 	r.Header = &pb.RequestHeader{ID: 1 << 63}
 	if proto.Size(r) > most {

@@ -16,8 +16,8 @@ import (
 // ErrTooLarge is the error for a request that is too large.
 var ErrTooLarge = rpctypes.ErrGRPCRequestTooLarge
 
-// Error is what a client is told of an error; nil if that is nil. ctx is that of the call: the
-// error may come from a shorter context, whose end is a timeout.
+// Error returns the client's error for an error; nil for nil. ctx is the context of the call: if
+// the error comes from a shorter context, its end is a timeout.
 func Error(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -72,8 +72,8 @@ func Error(ctx context.Context, err error) error {
 	return status.Error(codes.Unknown, "etcdserver: "+err.Error())
 }
 
-// NoLeader is the error for what could not be done because no member leads, or another member than
-// before.
+// NoLeader returns the error of something that failed because no member leads, or another member
+// than before.
 func NoLeader(none bool) error {
 	if none {
 		return rpctypes.ErrGRPCNoLeader
@@ -98,7 +98,7 @@ var authErrors = map[*authority.Error]error{
 	authority.ErrInvalidManagement:    rpctypes.ErrGRPCInvalidAuthMgmt,
 }
 
-// authError is what a client is told of an error of package authority; nil if it is none.
+// authError returns the client's error for an error of package authority; nil for other errors.
 func authError(err error) error {
 	var of *authority.Error
 	if errors.As(err, &of) {

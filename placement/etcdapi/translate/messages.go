@@ -8,7 +8,7 @@ import (
 )
 
 // From etcd's messages to the store's. Requests were checked before, and the numbers of the
-// enumerations are the same. Bytes are shared, not copied.
+// enumerations are equal. Bytes are shared, not copied.
 
 // ToRange makes a reading of a range.
 func ToRange(r *pb.RangeRequest) *storepb.Range {
@@ -36,7 +36,7 @@ func ToDelete(r *pb.DeleteRangeRequest) *storepb.DeleteRange {
 func toCompare(c *pb.Compare) *storepb.Compare {
 	to := &storepb.Compare{Key: c.Key, RangeEnd: c.RangeEnd,
 		Target: storepb.Compare_Target(c.Target), Relation: storepb.Compare_Relation(c.Result)}
-	// What is given for another target than the one that is compared does not count.
+	// Values for a target other than the compared one are ignored.
 	switch c.Target {
 	case pb.Compare_VERSION:
 		to.Number = c.GetVersion()
@@ -52,16 +52,16 @@ func toCompare(c *pb.Compare) *storepb.Compare {
 	return likeEtcd(to)
 }
 
-// likeEtcd gives comparisons that make no sense the sense that they have in etcd: to it, everything
-// is equal in an unknown target, and an unknown relation always holds, but between the value of a
-// key that does not exist and another.
+// likeEtcd replaces meaningless comparisons by ones with the result that they have in etcd: an
+// unknown target is always equal, and an unknown relation always holds, except between the value of
+// a key that does not exist and another.
 func likeEtcd(c *storepb.Compare) *storepb.Compare {
 	_, target := storepb.Compare_Target_name[int32(c.Target)]
 	_, relation := storepb.Compare_Relation_name[int32(c.Relation)]
 	if target && relation {
 		return c
 	}
-	// A version is above -1 always, and above 0 if the key exists.
+	// A version is always above -1, and above 0 if the key exists.
 	instead := &storepb.Compare{Key: c.Key, RangeEnd: c.RangeEnd, Target: storepb.Compare_VERSION,
 		Relation: storepb.Compare_GREATER, Number: -1}
 	switch {
@@ -101,17 +101,17 @@ func toOperations(ops []*pb.RequestOp) []*storepb.Op {
 	return all
 }
 
-// One is a transaction of one operation, which is done whatever the state.
+// One returns a transaction of one operation, which is executed whatever the state.
 func One(op *storepb.Op) *storepb.Txn { return &storepb.Txn{Success: []*storepb.Op{op}} }
 
-// TxnCommand makes the command that does a transaction.
+// TxnCommand returns the command that executes a transaction.
 func TxnCommand(t *storepb.Txn) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Txn{Txn: t}}
 }
 
 // From the store's results to etcd's.
 
-// FromKeyValue makes a pair; nil of nil.
+// FromKeyValue converts a pair; nil for nil.
 func FromKeyValue(kv *storepb.KeyValue) *mvccpb.KeyValue {
 	if kv == nil {
 		return nil
@@ -138,7 +138,7 @@ func FromRange(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
 		Kvs: fromKeyValues(r.GetKvs()), More: r.GetMore(), Count: int64(r.GetCount())}
 }
 
-// fromKey is FromRange for one pair. The messages are one piece of memory.
+// fromKey is FromRange for one pair, in one allocation.
 func fromKey(r *storepb.RangeResult, revision uint64) *pb.RangeResponse {
 	all := &struct {
 		response pb.RangeResponse
@@ -172,7 +172,7 @@ func FromDelete(r *storepb.DeleteRangeResult, revision uint64) *pb.DeleteRangeRe
 		Deleted: int64(r.GetDeleted()), PrevKvs: fromKeyValues(r.GetPrevious())}
 }
 
-// wrote says whether a transaction has changed a key.
+// wrote reports whether a transaction has changed a key.
 func wrote(t *storepb.TxnResult) bool {
 	for _, r := range t.GetResults() {
 		switch r := r.GetOp().(type) {
@@ -191,8 +191,8 @@ func wrote(t *storepb.TxnResult) bool {
 	return false
 }
 
-// answers gives each operation of a transaction the revision that etcd gives it: the transaction's
-// own from its first change on, and that before it until then.
+// answers assigns each operation of a transaction the revision that etcd assigns to it: the
+// transaction's own from its first change on, and the one before until then.
 type answers struct{ revision uint64 }
 
 // FromTxn makes the answer to a transaction, with a header that has only the revision.
@@ -207,7 +207,7 @@ func FromTxn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
 }
 
 func (a *answers) txn(t *storepb.TxnResult, revision uint64) *pb.TxnResponse {
-	// A nested transaction has a header, and it is empty.
+	// As in etcd, a nested transaction has an empty header.
 	response := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: t.GetSucceeded()}
 	for _, r := range t.GetResults() {
 		one := &pb.ResponseOp{}

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// UserAdd implements etcdserverpb.AuthServer. A hash that comes with the request does not count.
+// UserAdd implements etcdserverpb.AuthServer. A hash in the request is ignored.
 func (s *Server) UserAdd(
 	ctx context.Context, r *pb.AuthUserAddRequest,
 ) (*pb.AuthUserAddResponse, error) {
@@ -46,8 +46,8 @@ func (s *Server) UserDelete(
 	return &pb.AuthUserDeleteResponse{Header: s.Header(revision)}, nil
 }
 
-// UserChangePassword implements etcdserverpb.AuthServer. Without a password, the hash that comes
-// with the request counts, or nothing: then there is no password that would be right.
+// UserChangePassword implements etcdserverpb.AuthServer. Without a password, the hash in the
+// request is used. Without either, no password is correct.
 func (s *Server) UserChangePassword(
 	ctx context.Context, r *pb.AuthUserChangePasswordRequest,
 ) (*pb.AuthUserChangePasswordResponse, error) {
@@ -59,7 +59,7 @@ func (s *Server) UserChangePassword(
 	if r.Password != "" {
 		change.Hash, err = s.hash(ctx, r.Password)
 	} else if change.Hash, err = base64.StdEncoding.DecodeString(r.HashedPassword); err != nil {
-		err = authorize.ErrPasswordForNone // etcd's answer
+		err = authorize.ErrPasswordForNone // as etcd answers
 	}
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Server) UserRevokeRole(
 	return &pb.AuthUserRevokeRoleResponse{Header: s.Header(revision)}, nil
 }
 
-// UserGet implements etcdserverpb.AuthServer: for administrators, and for the user.
+// UserGet implements etcdserverpb.AuthServer: administrators may call it, and the user itself.
 func (s *Server) UserGet(
 	ctx context.Context, r *pb.AuthUserGetRequest,
 ) (*pb.AuthUserGetResponse, error) {

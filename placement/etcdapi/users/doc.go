@@ -7,10 +7,11 @@
 //
 // # Enabling and disabling
 //
-// Users guard the data of keyspaces on servers that may be cut off from this store. So before
-// authentication is enabled all of these servers have to follow the store (Keyspaces.Guard), and
-// after authentication is disabled they need not any more (Keyspaces.Release). Enabling and
-// disabling may run at the same time on several members, so what is undone is named by its version.
+// Servers that hold the data of keyspaces check users too, and may be cut off from this store. So
+// before authentication is enabled all of these servers must follow the store (Keyspaces.Guard),
+// and after authentication is disabled they need not any more (Keyspaces.Release). Enabling and
+// disabling may run at the same time on several members, so a release names the version that it
+// undoes.
 //
-// A Server has no state but the turns of package passwords.
+// The only state of a Server is the queue of package passwords.
 package users

@@ -12,15 +12,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
-// openEnd as the end of a range is none.
+// openEnd as the end of a range means no end.
 const openEnd = "\x00"
 
-// permissionsServer changes and shows what roles may do with the data of keyspaces. Names of
-// keyspaces are looked up here: what is kept is their ids.
+// permissionsServer changes and returns the roles' rights to the data of keyspaces. It translates
+// names of keyspaces: only ids are stored.
 type permissionsServer struct {
 	coordpb.UnimplementedPermissionsServer
 	*Server
 }
+
+// Permissions returns the service Permissions.
+func (s *Server) Permissions() coordpb.PermissionsServer { return &permissionsServer{Server: s} }
 
 // Grant implements coordpb.PermissionsServer.
 func (s *permissionsServer) Grant(
@@ -95,7 +98,7 @@ func (s *permissionsServer) Get(
 	return response, nil
 }
 
-// rangeOf is the keys of a permission.
+// rangeOf returns the keys of a permission.
 func rangeOf(p *storepb.KeyspacePermission, name string) *coordpb.KeyspaceRange {
 	r := &coordpb.KeyspaceRange{Keyspace: name, KeyspaceId: p.Keyspace, Start: p.Key}
 	switch {
@@ -107,7 +110,7 @@ func rangeOf(p *storepb.KeyspacePermission, name string) *coordpb.KeyspaceRange 
 	return r
 }
 
-// permission is one as it is kept, for a client that may change it.
+// permission returns a permission in its stored form, for a client that may change it.
 func (s *permissionsServer) permission(
 	ctx context.Context, r *coordpb.KeyspaceRange, rights *coordpb.Rights,
 ) (*storepb.KeyspacePermission, error) {

@@ -17,22 +17,45 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
-	"github.com/tidemarkdb/tidemark/rpc/coordpb"
 )
 
 // Config is what a Server is made of.
 type Config struct {
-	// Keyspaces are those whose data users guard as well. nil: there are no keyspaces.
+	// Keyspaces gives access to the keyspaces whose data users guard. nil: there are no keyspaces.
 	Keyspaces Keyspaces
-	// Passwords says how passwords are hashed. The zero value has etcd's cost, and two at a time.
+	// Passwords configures how passwords are hashed. The zero value has etcd's cost, and two at a
+	// time.
 	Passwords passwords.Config
 	// MaxRequestBytes bounds a request that goes through the log.
 	MaxRequestBytes int
 	Logger          *slog.Logger
 }
 
-// Server is the Auth service. It administers users (accounts.go) and roles (roles.go), and tells
-// users by their passwords.
+// Keyspaces gives the services access to the keyspaces whose data users guard. Its methods may be
+// called from any goroutine. gRPC errors are passed to the client unchanged.
+type Keyspaces interface {
+	// ID returns the id of a keyspace, as of everything acknowledged before the call.
+	ID(ctx context.Context, name string) (uint64, error)
+	// Names returns the names of all keyspaces, by their ids.
+	Names(ctx context.Context) (map[uint64]string, error)
+
+	// Guard makes all servers follow users and roles, and returns when they do. It begins a new
+	// version, unless servers already follow under a version that is not ending; with again set it
+	// begins a new version in any case. version is the version under which they follow, which is
+	// not ending; with an error, the version that was begun; 0: none was.
+	Guard(ctx context.Context, again bool) (version uint64, err error)
+	// Guarding reports whether servers must follow, and under which version, as of everything
+	// acknowledged before the call.
+	Guarding(ctx context.Context) (version uint64, on bool, err error)
+	// Release takes one of two steps after which servers need not follow, if the version is still
+	// the present one. The first step begins a new version, under which they still follow, and
+	// which is ending. Releasing that version lets them stop. ending is the version that is ending
+	// afterwards; 0: none is.
+	Release(ctx context.Context, version uint64) (ending uint64, err error)
+}
+
+// Server is the Auth service. It administers users (accounts.go) and roles (roles.go), and checks
+// passwords.
 type Server struct {
 	pb.UnimplementedAuthServer
 	*authorize.Authorizer
@@ -40,14 +63,13 @@ type Server struct {
 	passwords *passwords.Passwords
 }
 
-// New makes the services Auth and Permissions.
-func New(a *authorize.Authorizer, config Config) (*Server, coordpb.PermissionsServer) {
-	s := &Server{Authorizer: a, config: config, passwords: passwords.New(config.Passwords)}
-	return s, &permissionsServer{Server: s}
+// New makes the service Auth; its Permissions is the service for the data of keyspaces.
+func New(a *authorize.Authorizer, config Config) *Server {
+	return &Server{Authorizer: a, config: config, passwords: passwords.New(config.Passwords)}
 }
 
-// AuthStatus implements etcdserverpb.AuthServer. It needs no user, but a token that comes with it
-// has to be valid.
+// AuthStatus implements etcdserverpb.AuthServer. It needs no user, but a token in the call must be
+// valid.
 func (s *Server) AuthStatus(
 	ctx context.Context, _ *pb.AuthStatusRequest,
 ) (*pb.AuthStatusResponse, error) {
@@ -59,8 +81,8 @@ func (s *Server) AuthStatus(
 		AuthRevision: state.Revision()}, nil
 }
 
-// Authenticate implements etcdserverpb.AuthServer. The answer for a user that there is not takes as
-// long as that for a wrong password.
+// Authenticate implements etcdserverpb.AuthServer. The answer for an unknown user takes as long as
+// that for a wrong password.
 func (s *Server) Authenticate(
 	ctx context.Context, r *pb.AuthenticateRequest,
 ) (*pb.AuthenticateResponse, error) {
@@ -109,8 +131,8 @@ func (s *Server) passwordError(ctx context.Context, err error) error {
 	return translate.Error(ctx, err)
 }
 
-// change changes users and roles, and returns the store's revision. size is what is bounded of the
-// request; nil: it has no size worth a bound.
+// change changes users and roles, and returns the store's revision. size is the part of the request
+// whose size is bounded; nil: none.
 func (s *Server) change(
 	ctx context.Context, size *pb.InternalRaftRequest, change *storepb.AuthChange,
 ) (uint64, error) {
@@ -126,7 +148,7 @@ func (s *Server) change(
 	return result.Revision, nil
 }
 
-// state is the newest version of users and roles, for a client that may see it.
+// state returns the newest users and roles, for a client that may see them.
 func (s *Server) state(
 	ctx context.Context, check func(*authority.State, *storepb.AuthInfo) error,
 ) (*authority.State, error) {
@@ -142,4 +164,12 @@ func (s *Server) state(
 		return nil, translate.Error(ctx, err)
 	}
 	return state, nil
+}
+
+// keyspacesError converts an error of Keyspaces for the client.
+func (s *Server) keyspacesError(ctx context.Context, err error) error {
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	return translate.Error(ctx, err)
 }

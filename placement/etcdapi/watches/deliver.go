@@ -11,13 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/watch"
 )
 
-// heldEvents are events that were taken from the store, with their size in a response.
+// heldEvents are events taken from the store, with their size in a response.
 type heldEvents struct {
 	events []*mvccpb.Event
 	bytes  int
 }
 
-// eventOverhead is at least what an event adds to a response besides its own size.
+// eventOverhead is the least overhead of an event in a response.
 const eventOverhead = 8
 
 func fromEvent(e watch.Event) *mvccpb.Event {
@@ -28,8 +28,8 @@ func fromEvent(e watch.Event) *mvccpb.Event {
 	return event
 }
 
-// deliver sends the events of one watch: all of a revision at once, and of several revisions so
-// many as one response is to have.
+// deliver sends the events of one watch: all of a revision at once, and of several revisions as
+// many as fit into a response.
 func (s *sender) deliver(d watch.Delivery) error {
 	w := s.watches[d.ID]
 	if w == nil || w.ended {
@@ -38,8 +38,8 @@ func (s *sender) deliver(d watch.Delivery) error {
 	for _, e := range d.Events {
 		event := fromEvent(e)
 		size := proto.Size(event) + eventOverhead
-		// INVARIANT: what is held when a revision begins is all of those before it, so a response
-		// never ends within one.
+		// INVARIANT: when a revision begins, all events of the revisions before are held, so a
+		// response never ends within a revision.
 		if n := len(w.held.events); n > 0 && w.held.bytes+size > s.server.config.ResponseBytes &&
 			w.held.events[n-1].Kv.ModRevision < event.Kv.ModRevision {
 			if err := s.sendHeld(d.ID, w, 0); err != nil {
@@ -62,12 +62,13 @@ func (s *sender) deliver(d watch.Delivery) error {
 	if d.Compacted == 0 {
 		return nil
 	}
-	// The header has no revision in etcd, either.
+	// As in etcd, the header has no revision.
 	return s.end(d.ID, w, &pb.WatchResponse{Header: s.server.header(0),
 		CompactRevision: int64(d.Compacted)})
 }
 
-// end cancels a watch. The client may still cancel it, and its id is taken until it does.
+// end cancels a watch. The client may still cancel it too, and its id is in use until the client
+// does.
 func (s *sender) end(id int64, w *watchState, r *pb.WatchResponse) error {
 	w.ended, w.notify, w.held = true, false, heldEvents{}
 	if r.CompactRevision == 0 {
@@ -79,8 +80,8 @@ func (s *sender) end(id int64, w *watchState, r *pb.WatchResponse) error {
 	return s.send(r)
 }
 
-// sendHeld sends what is held of a watch, in fragments if it takes them. revision is what the
-// header says, or 0: that of the last event.
+// sendHeld sends the held events of a watch, in fragments if the client accepts them. revision is
+// the header's; 0: the revision of the last event.
 func (s *sender) sendHeld(id int64, w *watchState, revision uint64) error {
 	held := w.held
 	w.held, w.quiet = heldEvents{}, false

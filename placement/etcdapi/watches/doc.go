@@ -1,17 +1,17 @@
 // Package watches serves etcd's Watch service from a store.
 //
 // A stream has one goroutine that receives requests, and one that answers them and sends events: so
-// a watch is told that it was created before it gets anything, and fragments of a response come one
-// after the other. Events come from a watch.Stream, which has a bounded queue. While a client
-// does not read, its sender stands still, by gRPC's flow control, and its watches fall behind and
-// are served from the database later; no other stream waits. A client that reads nothing for long
-// loses its stream, with an error after which etcd's clients connect again and go on where they
-// were. Both goroutines end with the call.
+// the creation of a watch is answered before its first event, and fragments of a response come one
+// after the other. Events come from a watch.Stream, which has a bounded queue. While a client does
+// not read, its sender blocks, by gRPC's flow control, and its watches fall behind and are served
+// from the database later; no other stream waits. A client that reads nothing for long loses its
+// stream, with an error after which etcd's clients connect again and go on where they were. Both
+// goroutines end with the call.
 //
-// The service differs from etcd where that can do no harm:
+// The service differs from etcd in harmless ways:
 //
 //   - A request for the progress of a stream whose watches lag, or begin later, is answered when
-//     they do not any more. etcd drops it, and etcd 3.7 drops it also for a watch that begins at
+//     they have caught up. etcd drops it, and etcd 3.7 drops it also for a watch that begins at
 //     the next revision. Watches that ended for a compaction do not count.
 //   - A response may have the events of several revisions that etcd sends one by one, and the other
 //     way round. The revision of its header is that up to which the watch has everything.

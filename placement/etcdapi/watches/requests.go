@@ -7,23 +7,23 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// heldRequests is how many requests of a stream wait for its sender, besides cancellations.
+// heldRequests bounds the requests of a stream that wait for its sender, besides cancellations.
 const heldRequests = 16
 
 // requests are the requests of a stream that wait for its sender, in order.
 //
-// A client that cancels many watches may read the answers only after it has sent all of that: so
-// does etcd's, whose one goroutine does both, when the context of many watches ends. If the server
-// read nothing more of it while it cannot send, both would wait for each other. So as many
-// cancellations are held as there are watches, which take more memory than these.
+// A client that cancels many watches may read the answers only after it has sent all cancellations:
+// etcd's client does, whose one goroutine does both, when the context of many watches ends. If the
+// server stopped reading while it cannot send, both would wait for each other. So as many
+// cancellations are held as there are watches, which take more memory than the cancellations.
 type requests struct {
-	// ready gets something when there is a request, and room when one was taken.
+	// ready has a token when there is a request, and room when one was taken.
 	ready, room chan struct{}
 	mu          struct {
 		sync.Mutex
 		queue []*pb.WatchRequest
-		// cancellations are how many of the queue are, and open is how many watches there were when
-		// the sender last took one.
+		// cancellations counts those in the queue, and open is the number of watches when the
+		// sender last took a request.
 		cancellations, open int
 	}
 }
@@ -35,7 +35,7 @@ func newRequests() *requests {
 func cancels(r *pb.WatchRequest) bool { return r.GetCancelRequest() != nil }
 
 // put adds a request, and waits while there is no room for it. It returns false if ctx has ended
-// before. One goroutine puts.
+// before. Only one goroutine may call it.
 func (q *requests) put(ctx context.Context, r *pb.WatchRequest) bool {
 	for !q.putNow(r) {
 		select {
@@ -63,7 +63,8 @@ func (q *requests) putNow(r *pb.WatchRequest) bool {
 	return true
 }
 
-// take returns the next request, or nil if there is none. open is how many watches the stream has.
+// take returns the next request, or nil if there is none. open is the number of the stream's
+// watches.
 func (q *requests) take(open int) *pb.WatchRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +86,7 @@ func (q *requests) take(open int) *pb.WatchRequest {
 	return r
 }
 
-// signal wakes what waits for a channel that holds one element.
+// signal puts a token into a channel of capacity one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// autoID is the id in the request of a client that leaves the choice to the server.
+	// autoID is the id in the request of a client that lets the server choose.
 	autoID = 0
-	// NoID is the id in a response about no watch, or about all of them.
+	// NoID is the id in a response about no watch, or about all watches.
 	NoID = -1
 )
 
-// What etcd says why a watch was not created.
+// etcd's reasons why a watch was not created.
 const (
 	reasonEmpty     = "mvcc: watcher range is empty"
 	reasonDuplicate = "mvcc: duplicate watch ID provided on the WatchStream"
 )
 
-// sender answers the requests of one stream and sends its events, in one goroutine: so a watch
-// is told that it was created before it gets anything. While a client does not read, it stands
-// still, and the store keeps what comes in a bounded queue, or in the database alone.
+// sender answers the requests of one stream and sends its events, in one goroutine: so the creation
+// of a watch is answered before its first event. While a client does not read, the sender blocks,
+// and the store keeps new events in a bounded queue, or in the database alone.
 type sender struct {
 	server   *Server
 	rpc      watchRPC
@@ -37,23 +37,25 @@ type sender struct {
 	// stall fires if a Send takes too long.
 	stall   *time.Timer
 	watches map[int64]*watchState
-	// nextID is where the search for an id begins that the client does not choose.
+	// nextID is where the search for a free id begins.
 	nextID int64
-	// asked: the client wants to know the progress of all watches, which has to be at least target.
+	// asked is set if the client has asked for the progress of all watches, which must be at least
+	// target.
 	asked  bool
 	target uint64
 	// progress ticks while a watch wants to be notified.
 	progress *time.Ticker
 }
 
-// watchState is what the stream has to know of a watch.
+// watchState is the stream's state of a watch.
 type watchState struct {
 	fragment bool
-	// notify: it wants to be told its progress; quiet: it has got no event since the last tick.
+	// notify is set if the client wants progress notifications; quiet if the watch has had no event
+	// since the last tick.
 	notify, quiet bool
-	// ended: it has been cancelled, but not by the client.
+	// ended is set if it has been cancelled, but not by the client.
 	ended bool
-	// held are events of a revision that is not complete yet.
+	// held holds events of a revision that is not complete yet.
 	held heldEvents
 }
 
@@ -83,7 +85,7 @@ func (s *sender) run(ctx context.Context) error {
 			tick = s.progress.C
 		}
 		if sent {
-			// Requests are looked at in between, but not waited for.
+			// Requests are served in between, but not waited for.
 			select {
 			case <-s.requests.ready:
 				err = s.handle(s.requests.take(len(s.watches)))
@@ -117,7 +119,7 @@ func (s *sender) send(r *pb.WatchResponse) error {
 	return s.rpc.Send(r)
 }
 
-// sendEvents sends what there is, and what progress was asked for, and says whether that was
+// sendEvents sends the available events, and requested progress, and reports whether it sent
 // anything.
 func (s *sender) sendEvents() (sent bool, err error) {
 	taken, err := s.events.Take()
@@ -134,14 +136,14 @@ func (s *sender) sendEvents() (sent bool, err error) {
 	}
 	revision, ok := s.events.Progress(s.target)
 	if !ok {
-		return false, nil // Ready tells
+		return false, nil // Ready will signal
 	}
 	s.asked = false
 	return true, s.send(&pb.WatchResponse{Header: s.server.header(revision),
 		WatchId: NoID})
 }
 
-// handle carries out a request; nil is none.
+// handle serves a request; nil is ignored.
 func (s *sender) handle(r *pb.WatchRequest) error {
 	switch r := r.GetRequestUnion().(type) {
 	case *pb.WatchRequest_CreateRequest:
@@ -157,10 +159,10 @@ func (s *sender) handle(r *pb.WatchRequest) error {
 			s.asked, s.target = true, s.events.Head()
 		}
 	}
-	return nil // etcd overlooks other requests, too
+	return nil // etcd ignores other requests, too
 }
 
-// watchedSpan is the span that a request watches. Not ok: the request watches nothing.
+// watchedSpan returns the span that a request watches; ok is false if it watches nothing.
 func watchedSpan(key, end []byte) (span keys.Span, ok bool) {
 	if len(key) == 0 {
 		key = []byte{0}
@@ -175,7 +177,7 @@ func watchedSpan(key, end []byte) (span keys.Span, ok bool) {
 	return span, !span.Empty()
 }
 
-// create begins a watch, or says why not.
+// create begins a watch, or answers why not.
 func (s *sender) create(r *pb.WatchCreateRequest) error {
 	span, ok := watchedSpan(r.Key, r.RangeEnd)
 	switch {
@@ -219,13 +221,13 @@ func (s *sender) create(r *pb.WatchCreateRequest) error {
 	return s.send(&pb.WatchResponse{Header: s.server.header(revision), WatchId: id, Created: true})
 }
 
-// refuse says that a watch was not created.
+// refuse answers that a watch was not created.
 func (s *sender) refuse(reason string) error {
 	return s.send(&pb.WatchResponse{Header: s.server.header(s.events.Head()),
 		WatchId: NoID, Created: true, Canceled: true, CancelReason: reason})
 }
 
-// cancel ends a watch as its client wants it. etcd does not answer for one that is not there.
+// cancel ends a watch for its client. As in etcd, there is no answer for an unknown watch.
 func (s *sender) cancel(id int64) error {
 	w := s.watches[id]
 	if w == nil {
@@ -239,7 +241,7 @@ func (s *sender) cancel(id int64) error {
 		Canceled: true})
 }
 
-// notify tells watches their progress that want to know it and had no event for a while.
+// notify sends progress to the watches that want it and have had no event for a while.
 func (s *sender) notify() error {
 	for id, w := range s.watches {
 		if !w.notify {

@@ -30,28 +30,27 @@ type Store interface {
 // MinProgressInterval is the shortest that Config.ProgressInterval can be, as in etcd.
 const MinProgressInterval = 100 * time.Millisecond
 
-// Config is what the Watch service is made of. Store, Cluster and Random must be set.
+// Config configures the Watch service. Store, Cluster and Random must be set.
 type Config struct {
 	Store   Store
 	Cluster backend.Identity
-	// Random is what progress is told a little later by, so that streams that begin together do not
-	// tell theirs together.
+	// Random is the source of a jitter of progress intervals, so that streams that begin together
+	// do not notify together.
 	Random io.Reader
 
-	// ProgressInterval is how often a watch that asks to be notified of its progress is, while it
+	// ProgressInterval is the interval of progress notifications to a watch that wants them and
 	// gets no events. Default 10 min, as in etcd; at least MinProgressInterval.
 	ProgressInterval time.Duration
-	// StallTimeout is for how long a client may read nothing of what it is sent until its stream is
-	// ended. Default 5 min.
+	// StallTimeout is how long a client may read nothing before its stream is ended. Default 5 min.
 	StallTimeout time.Duration
-	// ResponseBytes is about how large a response is, if it has more than one revision, or the
-	// client takes fragments. Default 2 MiB, as in etcd.
+	// ResponseBytes is the approximate size of a response that has more than one revision, or whose
+	// client accepts fragments. Default 2 MiB, as in etcd.
 	ResponseBytes int
-	// MaxRevisionBytes is how large all events of one revision for one watch may be; a watch that
-	// would need more is cancelled. Default 256 MiB.
+	// MaxRevisionBytes bounds the events of one revision for one watch; a watch that would need
+	// more is cancelled. Default 256 MiB.
 	MaxRevisionBytes int
 
-	// Logger is told which streams were ended because their clients read nothing. Default: nothing
+	// Logger gets the streams that were ended because their clients read nothing. Default: nothing
 	// is logged.
 	Logger *slog.Logger
 }
@@ -83,7 +82,7 @@ func (c *Config) ensureDefaults() error {
 type Server struct {
 	pb.UnimplementedWatchServer
 	config Config
-	// running are the goroutines of streams. They end with the calls.
+	// running counts the goroutines of streams. They end with the calls.
 	running sync.WaitGroup
 }
 
@@ -103,8 +102,8 @@ func (w *Server) Wait() { w.running.Wait() }
 
 type watchRPC = grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 
-// Watch implements etcdserverpb.WatchServer. One goroutine receives, and another one sends; each
-// ends at the latest when this returns, and gRPC ends the stream under it.
+// Watch implements etcdserverpb.WatchServer. One goroutine receives, and another one sends; both
+// end at the latest when Watch returns, because gRPC then ends the stream.
 func (w *Server) Watch(rpc watchRPC) error {
 	events, err := w.config.Store.NewWatchStream()
 	if err != nil {
@@ -154,8 +153,8 @@ func watchError(err error) error {
 	return err
 }
 
-// receiveAll hands requests on until the stream ends. A client that has no more requests can still
-// watch.
+// receiveAll passes requests on until the stream ends. A client that sends no more requests can
+// still watch.
 func receiveAll(ctx context.Context, rpc watchRPC, requests *requests) error {
 	for {
 		request, err := rpc.Recv()
@@ -171,7 +170,7 @@ func receiveAll(ctx context.Context, rpc watchRPC, requests *requests) error {
 	}
 }
 
-// progressInterval is that of one stream.
+// progressInterval returns the interval of one stream.
 func (w *Server) progressInterval() (time.Duration, error) {
 	var random [8]byte
 	if _, err := io.ReadFull(w.config.Random, random[:]); err != nil {
@@ -182,7 +181,7 @@ func (w *Server) progressInterval() (time.Duration, error) {
 	return interval + time.Duration(later), nil
 }
 
-// header is that of a response. A revision of 0 is none.
+// header returns a response's header; revision 0: none.
 func (w *Server) header(revision uint64) *pb.ResponseHeader {
 	return backend.Fill(&pb.ResponseHeader{Revision: int64(revision)}, w.config.Store,
 		w.config.Cluster)

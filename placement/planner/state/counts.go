@@ -13,6 +13,14 @@ func (s *State) BytesOn(id keys.NodeID) (bytes int64) {
 	return bytes
 }
 
+// BytesOf returns the bytes of a keyspace: of one replica of each of its partitions.
+func (s *State) BytesOf(id keys.KeyspaceID) int64 {
+	if i, ok := s.KeyspaceIndex(id); ok {
+		return s.Keyspaces[i].bytes
+	}
+	return 0
+}
+
 // LeadersOn returns how many partitions a node leads.
 func (s *State) LeadersOn(id keys.NodeID) (n int) {
 	for _, i := range s.on(id) {

@@ -5,46 +5,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// InFlight is an operator in flight, with indices in place of ids.
-type InFlight struct {
-	Partition uint32
-	// Add, Remove and Lead are the nodes that get a replica, lose one, and lead at the end; NoNode
-	// where the operator changes nothing.
-	Add, Remove, Lead uint16
-	// Sender is the node that sends the snapshot, NoNode if none is sent or the node is not known.
-	Sender uint16
-	// Resizes: the partition splits or merges. Sender leads it.
-	Resizes bool
-	// shadow: the partition is merged into that of the entry before this one. It is only left alone.
-	shadow bool
-	// gone: the partition was removed. The operator still counts for the limits of its nodes.
-	gone bool
-}
-
-// inFlight holds the operators in flight.
-type inFlight struct {
-	list []InFlight
-	// of is the index in the list, by the index of the partition.
-	of map[uint32]int
-	// Working is how many operators change something. Operators that were cancelled do not.
-	Working int
-	// Resizing is how many of these are splits and merges.
-	Resizing int
-}
-
-// InFlight returns the operators in flight. The caller must not change them.
-func (f *inFlight) InFlight() []InFlight { return f.list }
-
-func (f *inFlight) get(partition uint32) *InFlight { return &f.list[f.of[partition]] }
-
-// remove notes that a partition was removed, which is out of the sums already.
-func (f *inFlight) remove(partition uint32) {
-	if at, ok := f.of[partition]; ok {
-		f.list[at].gone = true
-		delete(f.of, partition)
-	}
-}
-
 // setInFlight replaces the operators in flight. A partition whose operator is no longer in flight
 // is listed as changed: the operator may have ended without success.
 func (s *State) setInFlight(list []planner.InFlight) {

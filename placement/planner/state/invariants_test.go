@@ -24,4 +24,10 @@ func TestSumsAreChecked(t *testing.T) {
 		"the sums of node n1") {
 		t.Errorf("of a sum that is wrong the check says %q", text)
 	}
+	s.Nodes[0].Pending--
+	s.Keyspaces[0].bytes++
+	if text := invariants.Violated(func() { checkInvariantSums(s) }); !strings.Contains(text,
+		"has 11 bytes, and its partitions have 10") {
+		t.Errorf("of a keyspace's bytes that are wrong the check says %q", text)
+	}
 }

@@ -4,28 +4,11 @@ import (
 	"fmt"
 
 	"github.com/tidemarkdb/tidemark/placement/planner"
-	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // maxKeyspaces is how many keyspaces a State can hold: an index of 16 bits, without NoNode's value.
 const maxKeyspaces = 1<<16 - 1
-
-// Keyspace is the record of a keyspace.
-type Keyspace struct {
-	Wants planner.Keyspace
-	// Known is set by SetKeyspace. A keyspace that only partitions name is not known, and nothing is
-	// planned for it.
-	Known bool
-	// partitions is the number of partitions of the keyspace.
-	partitions int
-	// Masks holds, by the index of a node, which rules the node matches; it is empty if the keyspace
-	// has no rules.
-	Masks []rules.Mask
-	// Preferred holds, by the index of a node, whether the keyspace prefers its leaders there; it is
-	// empty if the keyspace has no preference.
-	Preferred []bool
-}
 
 // SetKeyspace adds a keyspace or changes it. If the keyspace changed, all its partitions are listed
 // as changed.
@@ -64,7 +47,7 @@ func (s *State) SetKeyspace(k planner.Keyspace) error {
 func (s *State) RemoveKeyspace(id keys.KeyspaceID) {
 	if i, ok := s.KeyspaceIndex(id); ok {
 		s.Keyspaces[i] = Keyspace{Wants: planner.Keyspace{ID: id},
-			partitions: s.Keyspaces[i].partitions}
+			partitions: s.Keyspaces[i].partitions, bytes: s.Keyspaces[i].bytes}
 		s.releaseKeyspace(i)
 	}
 }

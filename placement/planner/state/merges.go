@@ -10,20 +10,6 @@ import (
 // PeakFor is how long a peak of load counts that a leader reports, and that of a merged partition.
 const PeakFor = 10 * time.Minute
 
-// Merge is what was known of two partitions when they merged. The leader of the partition that they
-// have become may begin to measure anew, and never measured the right one.
-type Merge struct {
-	// At is when they merged, in Unix seconds.
-	At uint32
-	// Peak is the most that both together had cost of late, in millionths of a processor.
-	Peak uint32
-	// Calm is for how long both had cost no more.
-	Calm time.Duration
-	// Leader led the left one, and goes on leading. Calm counts only as long as it leads: another
-	// leader has not seen the load since then.
-	Leader uint16
-}
-
 // Merged notes that a partition has absorbed its right neighbour. The caller calls it before it
 // changes the partitions themselves.
 //

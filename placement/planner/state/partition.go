@@ -190,8 +190,13 @@ func (s *State) putBack(i uint32) {
 	}
 }
 
-// account adds a partition to the sums of its nodes, or subtracts it from them.
-func (s *State) account(p *Partition, sign int64) { accountOn(s, s.Nodes, p, sign) }
+// account adds a partition to the sums of its nodes and of its keyspace, or subtracts it from them.
+func (s *State) account(p *Partition, sign int64) {
+	if p.ID != 0 {
+		s.Keyspaces[p.Keyspace].bytes += sign * p.Bytes
+	}
+	accountOn(s, s.Nodes, p, sign)
+}
 
 // accountOn is account for the sums of any nodes.
 func accountOn(s *State, nodes []Node, p *Partition, sign int64) {

@@ -1,7 +1,10 @@
 package state
 
 import (
+	"time"
+
 	"github.com/tidemarkdb/tidemark/placement/planner"
+	"github.com/tidemarkdb/tidemark/placement/planner/rules"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -81,4 +84,76 @@ type Replica struct {
 	Damage planner.Damage
 	// listed is the index of the replica in the Partitions of its node.
 	listed uint32
+}
+
+// Keyspace is the record of a keyspace.
+type Keyspace struct {
+	Wants planner.Keyspace
+	// Known is set by SetKeyspace. A keyspace that only partitions name is not known, and nothing is
+	// planned for it.
+	Known bool
+	// partitions is the number of partitions of the keyspace.
+	partitions int
+	// bytes is the sum of the bytes of those.
+	bytes int64
+	// Masks holds, by the index of a node, which rules the node matches; it is empty if the keyspace
+	// has no rules.
+	Masks []rules.Mask
+	// Preferred holds, by the index of a node, whether the keyspace prefers its leaders there; it is
+	// empty if the keyspace has no preference.
+	Preferred []bool
+}
+
+// Merge is what was known of two partitions when they merged. The leader of the partition that they
+// have become may begin to measure anew, and never measured the right one.
+type Merge struct {
+	// At is when they merged, in Unix seconds.
+	At uint32
+	// Peak is the most that both together had cost of late, in millionths of a processor.
+	Peak uint32
+	// Calm is for how long both had cost no more.
+	Calm time.Duration
+	// Leader led the left one, and goes on leading. Calm counts only as long as it leads: another
+	// leader has not seen the load since then.
+	Leader uint16
+}
+
+// InFlight is an operator in flight, with indices in place of ids.
+type InFlight struct {
+	Partition uint32
+	// Add, Remove and Lead are the nodes that get a replica, lose one, and lead at the end; NoNode
+	// where the operator changes nothing.
+	Add, Remove, Lead uint16
+	// Sender is the node that sends the snapshot, NoNode if none is sent or the node is not known.
+	Sender uint16
+	// Resizes: the partition splits or merges. Sender leads it.
+	Resizes bool
+	// shadow: the partition is merged into that of the entry before this one. It is only left alone.
+	shadow bool
+	// gone: the partition was removed. The operator still counts for the limits of its nodes.
+	gone bool
+}
+
+// inFlight holds the operators in flight.
+type inFlight struct {
+	list []InFlight
+	// of is the index in the list, by the index of the partition.
+	of map[uint32]int
+	// Working is how many operators change something. Operators that were cancelled do not.
+	Working int
+	// Resizing is how many of these are splits and merges.
+	Resizing int
+}
+
+// InFlight returns the operators in flight. The caller must not change them.
+func (f *inFlight) InFlight() []InFlight { return f.list }
+
+func (f *inFlight) get(partition uint32) *InFlight { return &f.list[f.of[partition]] }
+
+// remove notes that a partition was removed, which is out of the sums already.
+func (f *inFlight) remove(partition uint32) {
+	if at, ok := f.of[partition]; ok {
+		f.list[at].gone = true
+		delete(f.of, partition)
+	}
 }

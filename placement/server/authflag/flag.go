@@ -13,15 +13,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Load reads the record, and the revision at which it was written; 0 if there is none.
+// Load reads the record and the revision at which it was written. The revision is 0 if there is no
+// record.
 func Load(v *store.View) (*clusterpb.GuardState, uint64, error) {
 	g := &clusterpb.GuardState{}
 	revision, err := meta.Load(v, []byte(meta.GuardKey), g)
 	return g, revision, err
 }
 
-// Change shows the record, or changes it, and lists the servers that keep authentication from
-// being enabled. Only the leader does it.
+// Change returns the record, or changes it, and lists the servers that prevent authentication from
+// being enabled. Only the leader answers.
 func (f *Flag) Change(
 	ctx context.Context, r *clusterpb.GuardingRequest,
 ) (*clusterpb.GuardingResponse, error) {
@@ -70,7 +71,7 @@ func (f *Flag) Change(
 	return f.unguarded(ctx, v, guard)
 }
 
-// unguarded lists the servers that keep authentication from being enabled.
+// unguarded lists the servers that prevent authentication from being enabled.
 func (f *Flag) unguarded(
 	ctx context.Context, v *store.View, guard *clusterpb.GuardState,
 ) (*clusterpb.GuardingResponse, error) {

@@ -13,21 +13,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A core that continues from one member may lack the last changes of the others: ids that were
-// given out, the record that servers must follow users and roles, and users and roles themselves.
-// So no id is given out again, and the record is no older than the copies on servers' disks. A
-// coordination store in which authentication is not enabled permits nothing to clients of keyspaces
-// before an administrator has enabled or disabled it.
+// A core that continues from one member may lack the last changes of the other members: ids that
+// were given out, changes of this record, and changes of users and roles. The functions below
+// ensure that no id is given out twice, and that the record is not older than the copies on
+// servers' disks. If the recovered coordination store has authentication disabled, clients of
+// keyspaces are permitted nothing until an administrator enables or disables authentication.
 
 const (
-	// recoveredIDs is the amount by which ids are raised, recoveredNodes that for nodes, whose ids
-	// people type.
+	// recoveredIDs is the amount by which ids are raised. recoveredNodes is the smaller amount for ids
+	// of nodes, because people type them.
 	recoveredIDs   = 1_000_000
 	recoveredNodes = 1_000
 )
 
-// RecoveredRecords returns the changes to the core's own store with which it continues from one
-// member. The store is that of a stopped member that has applied all of its log.
+// RecoveredRecords returns the changes that must be made to the core's own store before it
+// continues from one member. The store belongs to a stopped member that has applied its whole log.
 func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	v := core.Stale()
 	ids, _, err := meta.LoadIDs(v)
@@ -51,14 +51,14 @@ func RecoveredRecords(core *store.Store) ([]*storepb.Op, error) {
 	return ops, nil
 }
 
-// outruns reports that a mark comes from no version of the record up to this one.
+// outruns reports whether a server's copy cannot come from the record up to its present version.
 func outruns(mark, record *clusterpb.GuardState) bool {
 	return mark.GetVersion() < math.MaxUint64 && (mark.GetVersion() > record.Version ||
 		mark.GetVersion() == record.Version && mark.GetOn() != record.On)
 }
 
-// Heard returns the record in a view after a server has reported its mark. A mark that the record
-// cannot have come to raises the record, if the caller proves to be a server.
+// Heard returns the record after a server has reported its copy. If the record cannot have produced
+// the copy, and the caller proves to be a server, Heard gives the record a later version.
 func (f *Flag) Heard(
 	ctx context.Context, v *store.View, report *clusterpb.GuardReport,
 ) (*clusterpb.GuardState, error) {
@@ -91,7 +91,8 @@ func (f *Flag) Heard(
 	return record, nil
 }
 
-// CheckKnows refuses a node that would serve all clients although authentication is enabled.
+// CheckKnows refuses a node that does not know the record and would serve all clients although
+// authentication is enabled.
 func CheckKnows(record *clusterpb.GuardState, report *clusterpb.GuardReport) error {
 	if !record.On || report.GetKnows() {
 		return nil

@@ -13,37 +13,37 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config is what a Flag is made of. All fields must be set.
+// Config has the dependencies of a Flag. All fields must be set.
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// Proves says why a caller has not proved to be a server of the cluster; nil if it has.
+	// Proves returns an error if a caller has not proved to be a server of the cluster.
 	Proves func(context.Context) error
-	// Notify has a node send a heartbeat soon.
+	// Notify asks a node to send a heartbeat soon.
 	Notify func(keys.NodeID)
 	Logger *slog.Logger
 }
 
-// Flag is the record of whether servers must follow users and roles, and what servers have reported
-// about it to this member, as the leader of one term.
+// Flag has the record that says whether servers must follow users and roles, and the servers'
+// reports about it to this member as the leader of one term.
 type Flag struct {
 	config Config
 	mu     struct {
 		sync.Mutex
 		term    uint64
 		nodes   map[keys.NodeID]*report
-		members map[uint64]*report // by the ids of their directories
+		members map[uint64]*report // by the ids of the members' directories
 	}
 }
 
-// report is what one server has said last. It is not changed.
+// report is the last report of one server. It is immutable.
 type report struct {
 	*clusterpb.GuardReport
-	// unproved is why it has not proved to be a server; nil if it has.
+	// unproved is the error if the server has not proved to be a server of the cluster.
 	unproved error
 }
 
-// New makes the flag of a member that has heard of no server.
+// New makes the Flag of a member that has no reports yet.
 func New(config Config) *Flag {
 	f := &Flag{config: config}
 	f.forgetLocked(0)
@@ -55,7 +55,7 @@ func (f *Flag) forgetLocked(term uint64) {
 	f.mu.nodes, f.mu.members = map[keys.NodeID]*report{}, map[uint64]*report{}
 }
 
-// note notes what a server says; put is called under the lock.
+// note stores a report. put is called with the lock held.
 func (f *Flag) note(term uint64, put func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,8 +65,8 @@ func (f *Flag) note(term uint64, put func()) {
 	put()
 }
 
-// NodeSays notes what a node says to this member, which leads for a term. ctx is that of the call,
-// by which the node proves to be a server.
+// NodeSays stores the report of a node to this member, which leads for a term. ctx is the context
+// of the call, and identifies the caller.
 func (f *Flag) NodeSays(
 	ctx context.Context, term uint64, id keys.NodeID, r *clusterpb.GuardReport,
 ) {
@@ -74,7 +74,8 @@ func (f *Flag) NodeSays(
 	f.note(term, func() { f.mu.nodes[id] = &report{r, unproved} })
 }
 
-// MemberSays is NodeSays for the member with a data directory.
+// MemberSays stores the report of the member of the core with a data directory, as NodeSays does
+// for nodes.
 func (f *Flag) MemberSays(
 	ctx context.Context, term, server uint64, r *clusterpb.GuardReport,
 ) {
@@ -82,15 +83,16 @@ func (f *Flag) MemberSays(
 	f.note(term, func() { f.mu.members[server] = &report{r, unproved} })
 }
 
-// of is what a node and a member have said last; nil: nothing.
+// of returns the last reports of a node and of a member. They are nil if there are none.
 func (f *Flag) of(node keys.NodeID, server uint64) (ofNode, ofMember *report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.nodes[node], f.mu.members[server]
 }
 
-// lacks says, in words, why strangers could pass for the server or come in by it, and why it does
-// not follow users and roles under a version. nil is a server that has not been heard of.
+// lacks returns what is wrong with a server, in words. open says why strangers could impersonate
+// the server or get in through it. behind says why the server does not follow users and roles under
+// a version. r is nil if the server has not reported.
 func (r *report) lacks(guard *clusterpb.GuardState) (open, behind string) {
 	switch {
 	case r == nil:

@@ -14,16 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Latest stands for the newest complete backup in the target. Records have its id in its place.
-const Latest = "latest"
-
-// attempts bounds how often a change is tried that conflicts with others.
-const attempts = 5
-
-func clone(b *clusterpb.Backup) *clusterpb.Backup { return proto.CloneOf(b) }
-
-// Create records a backup. Only the leader does it. A backup with the id of another one is that one
-// if the request is the same, and refused otherwise.
+// Create records a backup. Only the leader answers. If a backup with the same id exists, Create
+// returns that backup if its request is the same, and refuses the call otherwise.
 func (b *Backups) Create(
 	ctx context.Context, r *clusterpb.CreateBackupRequest,
 ) (*clusterpb.CreateBackupResponse, error) {
@@ -106,25 +98,8 @@ func (b *Backups) Create(
 	return &clusterpb.CreateBackupResponse{Backup: record{one, 1}.shown(nil)}, nil
 }
 
-// forgotten deletes the records of the oldest backups that have ended, to make way for another one.
-func forgotten(all []record) (ops []*storepb.Op) {
-	ended := 0
-	for _, r := range all {
-		if r.ended() {
-			ended++
-		}
-	}
-	for _, r := range all {
-		if ended >= keepEnded && r.ended() {
-			ops = append(ops, store.Delete(key(r.Id)))
-			ended--
-		}
-	}
-	return ops
-}
-
-// same says that a record is of the same request as another one. asked is the request as it came: the
-// newest backup may be another one by now.
+// same reports whether two records belong to the same request. asked is the request as it came: it
+// may ask for the newest backup, which may be another one by now.
 func same(a, b, asked *clusterpb.Backup) bool {
 	which := func(asked, a, b string) bool {
 		return a == b || (asked == Latest || asked == "") && a != ""
@@ -172,7 +147,7 @@ func notFound(id string) error {
 		"`tidemark backup list TARGET` lists what is in a target", id, keepEnded)
 }
 
-// Cancel has a backup end that is not complete. Only the leader does it.
+// Cancel ends a backup that is not complete. Only the leader answers.
 func (b *Backups) Cancel(
 	ctx context.Context, r *clusterpb.CancelBackupRequest,
 ) (*clusterpb.CancelBackupResponse, error) {
@@ -209,7 +184,7 @@ func (b *Backups) Cancel(
 	return nil, meta.Conflict(what(r.GetId()))
 }
 
-// write stores a changed record; false: another call has changed it.
+// write stores a changed record. It returns false if another call has changed the record.
 func (b *Backups) write(ctx context.Context, r record) (bool, error) {
 	return b.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(key(r.Id), r.revision)},
 		store.Put(key(r.Id), meta.Encode(r.Backup)))

@@ -1,18 +1,20 @@
-// Package backups has the backups that the core makes: their records, the calls about them, and the
-// goroutine of the leader that has them made.
+// Package backups manages the backups that the core makes: their records, the calls about them, and
+// the leader's goroutine that has them made.
 //
-// A record says which backup is wanted and what became of it. What has been written so far is in
-// the target, not in the record, and a new leader continues from there (package range/backup/job).
-// So the leader may change at any time, and two leaders for a moment do no harm.
+// A record says which backup is wanted, and its outcome. The progress of the backup is in the
+// target and not in the record, so that a new leader continues from the target (package
+// range/backup/job). The leader may change at any time, and two leaders at the same time do no
+// harm.
 //
-// A Maker, which the owner of the core's member gives, makes one backup. Backups are made one after
-// the other, in the order in which they were asked for: two at a time would each take longer, and
-// cost requests more.
+// A Maker, which the owner of the core's member provides, makes one backup. Backups are made one
+// after the other, in the order of their requests: two at the same time would each take longer, and
+// would slow down requests of clients more.
 //
-// A schedule says which backups are made by themselves. The same goroutine begins those that are due:
-// it writes the record of the backup and that of the schedule together, and so it does at the end of
-// the backup. The log of a schedule is written by a goroutine of its own on the leader, beside the
-// backups (logs.go).
+// A schedule says which backups are made automatically. The same goroutine begins the backups that
+// are due. It writes the record of the backup and the record of the schedule in one transaction, at
+// the beginning and at the end of the backup. On the leader, a separate goroutine writes the log of
+// a schedule (logs.go).
 //
-// The lock of Backups guards the progress of what runs. It is a leaf.
+// The lock of Backups guards the progress of the running backup. No other lock is taken while it is
+// held.
 package backups

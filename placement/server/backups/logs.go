@@ -11,34 +11,35 @@ import (
 
 // Log is an open log of a schedule. It is for one goroutine.
 type Log interface {
-	// Round writes all changes since the last round. After an error it may be called again.
+	// Round writes all changes since the last round. It may be called again after an error.
 	Round(context.Context) error
-	// End is the moment up to which the log has all changes, and the After of its last round.
+	// End returns the moment up to which the log has all changes, and the After of the last round.
 	End() (at, round *clusterpb.Timestamp)
 	Close()
 }
 
-// Pauses of a log after a failure, which double.
+// logRetry and maxLogRetry are the first and the longest pause of a log after a failure. The pause
+// doubles.
 const logRetry, maxLogRetry = time.Second, 30 * time.Second
 
-// logs are the logs that the leader writes, each by a goroutine of its own.
+// logs has the logs that the leader writes. Each log has a goroutine.
 type logs struct {
 	of *Backups
 	// poked wakes run. Capacity 1.
 	poked chan struct{}
 
-	// mu guards what follows. It is a leaf.
+	// mu guards the fields below. No other lock is taken while it is held.
 	mu sync.Mutex
-	// open are the logs that are written, by the name of their schedule.
+	// open has the logs that are being written, by the name of their schedule.
 	open map[string]*writing
 }
 
-// writing is a log that is written.
+// writing is a log that is being written.
 type writing struct {
 	id     string
 	cancel context.CancelFunc
 	done   chan struct{}
-	// failure is why the log does not go on; empty: it goes on.
+	// failure is the error that interrupts the log. It is empty if there is none.
 	failure string
 }
 
@@ -53,8 +54,8 @@ func (l *logs) poke() {
 	}
 }
 
-// failure is why the log of a schedule does not go on; empty: it goes on, or this member does not
-// write it.
+// failure returns the error that interrupts the log of a schedule. It is empty if there is none, or
+// if this member does not write the log.
 func (l *logs) failure(name string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +75,7 @@ func (l *logs) run(ctx context.Context) {
 		var wanted []schedule
 		if leads.Serving {
 			if v, err := l.of.meta.View(ctx); err == nil {
-				// A record that cannot be read is told of by the loop of the backups.
+				// The loop of the backups reports a record that cannot be read.
 				wanted, _ = loadSchedules(v)
 			}
 		}
@@ -98,7 +99,7 @@ func (l *logs) run(ctx context.Context) {
 	}
 }
 
-// only ends all logs but those that are wanted, and begins the wanted ones that are not open.
+// only ends all logs except the wanted ones, and begins the wanted logs that are not open.
 func (l *logs) only(wanted []schedule, begin func(schedule, *writing)) {
 	keep := make(map[string]schedule)
 	for _, s := range wanted {
@@ -130,7 +131,7 @@ func (l *logs) only(wanted []schedule, begin func(schedule, *writing)) {
 	}
 }
 
-// stop ends the log of a schedule, if this member writes it.
+// stop ends the writing of a schedule's log, if this member writes it.
 func (l *logs) stop(name string) {
 	l.mu.Lock()
 	w := l.open[name]
@@ -142,7 +143,7 @@ func (l *logs) stop(name string) {
 	}
 }
 
-// fail notes why a log does not go on.
+// fail records the error that interrupts a log.
 func (l *logs) fail(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,10 +154,10 @@ func (l *logs) fail(name string, err error) {
 	}
 }
 
-// errOver: the schedule has another log, or none.
+// errOver: the schedule has another log, or no log.
 var errOver = errors.New("the log is over")
 
-// write writes a log until ctx ends, or the schedule has another log.
+// write writes a log until ctx ends or the schedule has another log.
 func (l *logs) write(ctx context.Context, name, id string) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -214,7 +215,7 @@ func (l *logs) rounds(ctx context.Context, name, id string, went func()) error {
 			return err
 		}
 		if first {
-			l.of.poke() // a backup may wait for that
+			l.of.poke() // a backup may wait for the log
 		}
 		l.fail(name, nil)
 		l.of.metrics.logWritten(name, at)
@@ -227,8 +228,8 @@ func (l *logs) rounds(ctx context.Context, name, id string, went func()) error {
 	}
 }
 
-// again begins another log, because the history that the present one has not read was collected. A
-// backup is made at once: moments before it cannot be restored with the new log.
+// again begins a new log, because history that the present log has not read was collected. It also
+// has a backup made at once: moments before that backup cannot be restored with the new log.
 func (l *logs) again(ctx context.Context, name, id string, why error) error {
 	err := l.of.changeLog(ctx, name, id, func(s *schedule) {
 		if err := l.of.newLog(s); err == nil {
@@ -246,7 +247,7 @@ func (l *logs) again(ctx context.Context, name, id string, why error) error {
 	return nil
 }
 
-// currentSchedule reads a schedule; its BackupSchedule is nil if it is not there.
+// currentSchedule reads a schedule. Its BackupSchedule is nil if the schedule does not exist.
 func (b *Backups) currentSchedule(ctx context.Context, name string) (schedule, error) {
 	v, err := b.meta.View(ctx)
 	if err != nil {
@@ -255,7 +256,8 @@ func (b *Backups) currentSchedule(ctx context.Context, name string) (schedule, e
 	return loadSchedule(v, name)
 }
 
-// changeLog changes what a schedule has of its log, or returns errOver if it has another one.
+// changeLog changes the fields of a schedule that belong to its log. It returns errOver if the
+// schedule has another log.
 func (b *Backups) changeLog(ctx context.Context, name, id string, change func(*schedule)) error {
 	for {
 		s, err := b.currentSchedule(ctx, name)

@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// metrics are those of the backups, on the member that leads.
+// metrics are the metrics of backups. Only the leader sets them.
 type metrics struct {
 	total *prometheus.CounterVec
 	open  prometheus.Gauge
 	last  prometheus.Gauge
 	moved prometheus.Gauge
-	// The others are by schedule.
+	// The gauges below have a label with the name of the schedule.
 	backup, full, log, interval, broken *prometheus.GaugeVec
 	logFailures, gaps                   *prometheus.CounterVec
 }
@@ -45,9 +45,9 @@ func newMetrics() *metrics {
 			"was collected before it was written: moments in between cannot be restored."),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_backup_ended_total",
-			Help: "Backups that this member has seen end, by outcome."}, []string{"outcome"}),
+			Help: "Backups and restores that this member has seen end, by outcome."}, []string{"outcome"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tidemark_backup_unfinished",
-			Help: "Backups that are being made or wait, on the core's leader."}),
+			Help: "Backups and restores that are under way or wait, on the core's leader."}),
 		last: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tidemark_backup_last_complete_timestamp_seconds",
 			Help: "The moment that the newest complete backup restores, in seconds since 1970, on " +
@@ -57,7 +57,8 @@ func newMetrics() *metrics {
 			Help: "When the backup or restore under way made progress last, in seconds since 1970, on " +
 				"the core's leader; 0: none is under way."}),
 	}
-	// A counter that begins at 1 would hide its first increase.
+	// The counters are created at 0, because the first increase of a counter that begins at 1 is not
+	// visible.
 	for _, outcome := range []string{complete, failed, cancelled} {
 		m.total.WithLabelValues(outcome)
 	}
@@ -72,7 +73,7 @@ func (m *metrics) collectors() []prometheus.Collector {
 		m.interval, m.broken, m.logFailures, m.gaps}
 }
 
-// show shows what the records say.
+// show sets the metrics from the records of backups.
 func (m *metrics) show(all []record) {
 	open, last := 0, int64(0)
 	for _, r := range all {
@@ -90,10 +91,10 @@ func (m *metrics) show(all []record) {
 	}
 }
 
-// progress shows that the backup under way has made progress.
+// progress records the time of progress of the running backup.
 func (m *metrics) progress(at time.Time) { m.moved.Set(float64(at.UnixMilli()) / 1e3) }
 
-// schedules shows what the schedules say.
+// schedules sets the metrics from the records of schedules.
 func (m *metrics) schedules(all []schedule) {
 	for _, v := range []*prometheus.GaugeVec{m.backup, m.full, m.log, m.interval, m.broken} {
 		v.Reset()
@@ -105,7 +106,8 @@ func (m *metrics) schedules(all []schedule) {
 		return float64(at.GetWall()) / 1e9
 	}
 	for _, s := range all {
-		// A counter that begins at 1 would hide its first increase.
+		// The counter is created at 0, because the first increase of a counter that begins at 1 is not
+		// visible.
 		m.gaps.WithLabelValues(s.Name)
 		m.logFailures.WithLabelValues(s.Name)
 		m.backup.WithLabelValues(s.Name).Set(seconds(s, s.LastAt))
@@ -128,16 +130,16 @@ func (m *metrics) schedules(all []schedule) {
 	}
 }
 
-// logWritten shows how far a log is.
+// logWritten sets how far a log has come.
 func (m *metrics) logWritten(name string, at *clusterpb.Timestamp) {
 	m.log.WithLabelValues(name).Set(float64(at.GetWall()) / 1e9)
 }
 
-// logFailed counts a round that failed, and logGap a log that could not be continued.
+// logFailed counts a failed round. logGap counts a log that could not be continued.
 func (m *metrics) logFailed(name string) { m.logFailures.WithLabelValues(name).Inc() }
 func (m *metrics) logGap(name string)    { m.gaps.WithLabelValues(name).Inc() }
 
-// ended counts a backup. What is undone after a failure was counted before.
+// ended counts a backup that has ended. A backup that is undone after a failure was counted before.
 func (m *metrics) ended(r record, failing bool) {
 	m.moved.Set(0)
 	if r.State == clusterpb.BackupState_BACKUP_CANCELLED && r.Schedule != "" && r.Error != "" {

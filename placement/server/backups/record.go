@@ -14,27 +14,38 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Limits of what is recorded.
+// Limits of the records.
 const (
-	// maxRunning bounds the backups that have not ended.
+	// maxRunning limits the backups that have not ended.
 	maxRunning = 100
-	// keepEnded is how many records of backups that have ended are kept.
+	// keepEnded is the number of records of ended backups that are kept.
 	keepEnded = 100
-	// maxPatterns bounds the keyspaces that are named, and maxRecipients the recipients: files have
-	// room for 64 (package range/backup/archive), of which one is the key of the backup itself.
+	// maxPatterns limits the number of named keyspaces. maxRecipients limits the number of recipients:
+	// a file has space for 64 recipients (package range/backup/archive), and one of them is the key of
+	// the backup itself.
 	maxPatterns, maxRecipients = 1000, 63
-	// minKeep and maxKeep bound how long history is protected; defaultKeep is the default.
+	// minKeep and maxKeep are the limits of how long history is protected. defaultKeep is the default.
 	minKeep, maxKeep, defaultKeep = time.Minute, 7 * 24 * time.Hour, 24 * time.Hour
-	// maxIdentities bounds the identities of a restore, in bytes.
+	// maxIdentities limits the identities of a restore, in bytes.
 	maxIdentities = 64 << 10
 	// idBytes is the length of an id.
 	idBytes = len("20060102T150405Z-01234567")
 )
 
-// record is a backup as it is stored.
+// Latest stands for the newest complete backup in the target. A record has the id of that backup
+// instead.
+const Latest = "latest"
+
+// attempts is the maximum number of attempts at a change that conflicts with others.
+const attempts = 5
+
+func clone(b *clusterpb.Backup) *clusterpb.Backup { return proto.CloneOf(b) }
+
+// record is the stored record of a backup.
 type record struct {
 	*clusterpb.Backup
 	revision uint64
@@ -42,7 +53,7 @@ type record struct {
 
 func key(id string) []byte { return []byte(meta.BackupPrefix + id) }
 
-// ended says that no work is left for a backup.
+// ended reports whether no work is left for a backup.
 func (r record) ended() bool {
 	switch r.State {
 	case clusterpb.BackupState_BACKUP_RUNNING, clusterpb.BackupState_BACKUP_CANCELLING:
@@ -51,7 +62,7 @@ func (r record) ended() bool {
 	return true
 }
 
-// shown is a copy for answers.
+// shown returns a copy of the record for answers.
 func (r record) shown(progress *clusterpb.BackupProgress) *clusterpb.Backup {
 	b := clone(r.Backup)
 	b.Identity = ""
@@ -64,7 +75,7 @@ func (r record) shown(progress *clusterpb.BackupProgress) *clusterpb.Backup {
 	return b
 }
 
-// load reads one record; its Backup is nil if it is not there.
+// load reads one record. Its Backup is nil if the record does not exist.
 func load(v *store.View, id string) (record, error) {
 	b := new(clusterpb.Backup)
 	revision, err := meta.Load(v, key(id), b)
@@ -89,7 +100,7 @@ func loadAll(v *store.View) (all []record, err error) {
 	return all, nil
 }
 
-// invalid says what is wrong with a request; nil: nothing.
+// invalid returns an error if a request is not valid.
 func invalid(b *clusterpb.Backup) error {
 	bad := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
@@ -149,3 +160,21 @@ func invalid(b *clusterpb.Backup) error {
 
 // what names a backup in sentences.
 func what(id string) string { return fmt.Sprintf("backup %s", id) }
+
+// forgotten returns the operations that delete the records of the oldest ended backups, to make
+// space for a new record.
+func forgotten(all []record) (ops []*storepb.Op) {
+	ended := 0
+	for _, r := range all {
+		if r.ended() {
+			ended++
+		}
+	}
+	for _, r := range all {
+		if ended >= keepEnded && r.ended() {
+			ops = append(ops, store.Delete(key(r.Id)))
+			ended--
+		}
+	}
+	return ops
+}

@@ -21,54 +21,22 @@ import (
 
 // Limits of schedules.
 const (
-	// maxSchedules bounds the schedules, and maxScheduleName the length of a name.
+	// maxSchedules limits the number of schedules. maxScheduleName limits the length of a name.
 	maxSchedules, maxScheduleName = 16, 40
-	// minInterval and minLog bound how often a backup is made, and a log written; maxInterval bounds
-	// all times of a schedule.
+	// minInterval is the shortest interval of backups, and minLog the shortest interval of a log.
+	// maxInterval limits all durations of a schedule.
 	minInterval, minLog, maxInterval = time.Minute, time.Second, 10 * 366 * 24 * time.Hour
-	// minScheduleKeep is the least default of for how long history is kept for the next backup.
+	// minScheduleKeep is the smallest default for the time that history is kept for the next backup.
 	minScheduleKeep = 24 * time.Hour
-	// scheduleRetry and maxScheduleRetry are the pauses after a scheduled backup has failed, which
-	// double.
+	// scheduleRetry and maxScheduleRetry are the first and the longest pause after a scheduled backup
+	// has failed. The pause doubles.
 	scheduleRetry, maxScheduleRetry = time.Minute, time.Hour
-	// expireEvery is how often what retention does not keep is removed.
+	// expireEvery is the interval at which expired backups and rounds are removed.
 	expireEvery = time.Hour
 )
 
-// anyID is an id of no backup, for checks of what a schedule makes.
+// anyID is an id that no backup has. It is used to check the objects that a schedule would make.
 const anyID = "20260101T000000Z-00000000"
-
-// schedule is a schedule as it is stored.
-type schedule struct {
-	*clusterpb.BackupSchedule
-	revision uint64
-}
-
-func scheduleKey(name string) []byte { return []byte(meta.SchedulePrefix + name) }
-
-// shown is a copy for answers.
-func (s schedule) shown(logError string) *clusterpb.BackupSchedule {
-	c := proto.CloneOf(s.BackupSchedule)
-	c.Identity, c.LogError = "", logError
-	return c
-}
-
-// full, incremental and log are the times between two backups, and two rounds of the log.
-func (s schedule) full() time.Duration        { return millis(s.FullMillis) }
-func (s schedule) incremental() time.Duration { return millis(s.IncrementalMillis) }
-func (s schedule) log() time.Duration         { return millis(s.LogMillis) }
-
-func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
-
-// loadSchedule reads one schedule; its BackupSchedule is nil if it is not there.
-func loadSchedule(v *store.View, name string) (schedule, error) {
-	s := new(clusterpb.BackupSchedule)
-	revision, err := meta.Load(v, scheduleKey(name), s)
-	if err != nil || revision == 0 {
-		return schedule{}, err
-	}
-	return schedule{s, revision}, nil
-}
 
 // loadSchedules reads all schedules.
 func loadSchedules(v *store.View) (all []schedule, err error) {
@@ -85,7 +53,7 @@ func loadSchedules(v *store.View) (all []schedule, err error) {
 	return all, nil
 }
 
-// invalidSchedule says what is wrong with a schedule; nil: nothing. It fills in defaults.
+// invalidSchedule returns an error if a schedule is not valid. It fills in defaults.
 func invalidSchedule(s *clusterpb.BackupSchedule) error {
 	bad := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
@@ -121,7 +89,7 @@ func invalidSchedule(s *clusterpb.BackupSchedule) error {
 		Include: s.Include, Exclude: s.Exclude, Recipients: s.Recipients, KeepMillis: s.KeepMillis})
 }
 
-// SetSchedule creates a schedule, or changes one. Only the leader does it.
+// SetSchedule creates or changes a schedule. Only the leader answers.
 func (b *Backups) SetSchedule(
 	ctx context.Context, r *clusterpb.SetBackupScheduleRequest,
 ) (*clusterpb.SetBackupScheduleResponse, error) {
@@ -187,7 +155,7 @@ func noSchedule(name string) error {
 	return status.Errorf(codes.NotFound, "there is no schedule %q", name)
 }
 
-// putSchedule stores a schedule, with what the core knows of an earlier one of its name.
+// putSchedule stores a schedule. It keeps the state of an earlier schedule of the same name.
 func (b *Backups) putSchedule(ctx context.Context, v *store.View,
 	r *clusterpb.SetBackupScheduleRequest) (schedule, bool, error) {
 	all, err := loadSchedules(v)
@@ -210,7 +178,7 @@ func (b *Backups) putSchedule(ctx context.Context, v *store.View,
 				"`tidemark backup schedule set` changes it", asked.Name)
 		}
 		s.revision, s.CreatedUnixMs = before.revision, before.CreatedUnixMs
-		if before.Target == s.Target { // what was made can be continued
+		if before.Target == s.Target { // existing backups can be continued
 			s.Last, s.LastAt, s.FullAt, s.Running = before.Last, before.LastAt, before.FullAt, before.Running
 			s.Error, s.ErrorUnixMs, s.Failures = before.Error, before.ErrorUnixMs, before.Failures
 			s.Broken = before.Broken
@@ -228,20 +196,20 @@ func (b *Backups) putSchedule(ctx context.Context, v *store.View,
 		if err := b.newLog(&s); err != nil {
 			return s, false, err
 		}
-		s.Now = s.Last != "" // moments from the next backup on can be restored with the log
+		s.Now = s.Last != "" // with the log, moments after the next backup can be restored
 	}
 	ok, err := b.writeSchedule(ctx, s)
 	return s, ok, err
 }
 
-// sameLog reports whether two schedules can have the same log.
+// sameLog reports whether two schedules can share one log.
 func sameLog(a, b *clusterpb.BackupSchedule) bool {
 	return a.Target == b.Target && a.LogMillis != 0 && b.LogMillis != 0 &&
 		slices.Equal(a.Include, b.Include) && slices.Equal(a.Exclude, b.Exclude) &&
 		slices.Equal(a.Recipients, b.Recipients)
 }
 
-// newLog begins another log.
+// newLog gives a schedule a new log.
 func (b *Backups) newLog(s *schedule) (err error) {
 	s.Log = b.config.Maker.NewID(b.config.Now())
 	s.LogAt, s.LogRound, s.Identity = nil, nil, ""
@@ -253,12 +221,14 @@ func (b *Backups) newLog(s *schedule) (err error) {
 	return nil
 }
 
-// writeSchedule stores a changed schedule; false: another call has changed it.
+// writeSchedule stores a changed schedule. It returns false if another call has changed the
+// schedule.
 func (b *Backups) writeSchedule(ctx context.Context, s schedule) (bool, error) {
 	return b.meta.Commit(ctx, []*storepb.Compare{s.unchanged()}, s.put())
 }
 
-// unchanged compares the stored schedule with the one that was read, and put stores it.
+// unchanged returns the condition that the stored schedule is the one that was read. put returns
+// the operation that stores the schedule.
 func (s schedule) unchanged() *storepb.Compare {
 	if s.revision == 0 {
 		return store.Absent(scheduleKey(s.Name))
@@ -289,8 +259,8 @@ func (b *Backups) ListSchedules(
 	return answer, nil
 }
 
-// DeleteSchedule ends a schedule and what is kept for it. Only the leader does it. It may be
-// repeated: while it fails, the schedule is paused.
+// DeleteSchedule ends a schedule and the protection of history for it. Only the leader answers. It
+// may be repeated: after a failure the schedule stays paused.
 func (b *Backups) DeleteSchedule(
 	ctx context.Context, r *clusterpb.DeleteBackupScheduleRequest,
 ) (*clusterpb.DeleteBackupScheduleResponse, error) {
@@ -306,7 +276,7 @@ func (b *Backups) DeleteSchedule(
 		case s.BackupSchedule == nil:
 			return nil, noSchedule(r.GetName())
 		}
-		if !s.Paused { // nothing begins any more
+		if !s.Paused { // from now on nothing begins
 			s.Paused = true
 			if ok, err := b.writeSchedule(ctx, s); err != nil {
 				return nil, err
@@ -342,8 +312,8 @@ func (b *Backups) DeleteSchedule(
 	return nil, meta.Conflict("schedule " + r.GetName())
 }
 
-// due says which backup of a schedule is to begin: a full one, an incremental one, or none before a
-// time.
+// due says which backup of a schedule must begin now: a full one, an incremental one, or none. If
+// none, at is the time at which the next one is due.
 func (s schedule) due(now time.Time) (full, incremental bool, at time.Time) {
 	next := func(last *clusterpb.Timestamp, interval time.Duration) time.Time {
 		if last == nil {
@@ -375,11 +345,11 @@ func (s schedule) due(now time.Time) (full, incremental bool, at time.Time) {
 	return full, !full, at
 }
 
-// logPatience is for how long a backup waits for a new log to begin.
+// logPatience is the time for which a backup waits until a new log begins.
 const logPatience = time.Minute
 
-// awaitsLog is the time until which a backup waits for the beginning of the log: moments can be
-// restored from the first backup behind that on.
+// awaitsLog returns the time until which a backup waits for the beginning of the log. Moments can
+// be restored only from a backup that was made after the log began.
 func (s schedule) awaitsLog() time.Time {
 	moment, _, _ := strings.Cut(s.Log, "-")
 	began, err := time.Parse("20060102T150405Z", moment)
@@ -389,8 +359,8 @@ func (s schedule) awaitsLog() time.Time {
 	return began.Add(logPatience)
 }
 
-// schedules begins the backups that are due, and removes what retention does not keep. next is when
-// it is to look again.
+// schedules begins the backups that are due, and removes expired backups and rounds. next is the
+// time at which it must look again.
 func (b *Backups) schedules(ctx context.Context, v *store.View, jobs []record) (next time.Time,
 	err error) {
 	all, err := loadSchedules(v)
@@ -415,7 +385,7 @@ func (b *Backups) schedules(ctx context.Context, v *store.View, jobs []record) (
 	return next, errors.Join(errs...)
 }
 
-// schedule begins the backup of a schedule that is due.
+// schedule begins a backup of a schedule if one is due.
 func (b *Backups) schedule(ctx context.Context, s schedule, jobs []record, now time.Time) (time.Time,
 	error) {
 	for _, r := range jobs {
@@ -453,7 +423,7 @@ func (b *Backups) schedule(ctx context.Context, s schedule, jobs []record, now t
 	return time.Time{}, err
 }
 
-// expire removes what retention does not keep, from time to time.
+// expire removes expired backups and rounds, at intervals of expireEvery.
 func (b *Backups) expire(ctx context.Context, s *schedule, now time.Time) error {
 	if s.RetentionMillis == 0 || s.Last == "" ||
 		now.Sub(time.UnixMilli(s.ExpiredUnixMs)) < expireEvery {
@@ -471,7 +441,8 @@ func (b *Backups) expire(ctx context.Context, s *schedule, now time.Time) error 
 	return err
 }
 
-// revisionOf is the revision of a schedule that was just stored; 0 if another call has changed it.
+// revisionOf returns the revision of a schedule that was just stored. It returns 0 if another call
+// has changed the schedule.
 func (b *Backups) revisionOf(ctx context.Context, s schedule) (uint64, error) {
 	v, err := b.meta.View(ctx)
 	if err != nil {
@@ -485,8 +456,8 @@ func (b *Backups) revisionOf(ctx context.Context, s schedule) (uint64, error) {
 	return stored.revision, nil
 }
 
-// completed is the change of a schedule with the end of one of its backups; nil: there is none.
-// failed is why the backup is not complete; nil: it is, or was cancelled.
+// completed returns the schedule as changed by the end of one of its backups, or nil if it does not
+// change. failed is the error of the backup. It is nil if the backup is complete or was cancelled.
 func (b *Backups) completed(ctx context.Context, r record, failed error) (*schedule, error) {
 	if r.Schedule == "" {
 		return nil, nil
@@ -511,7 +482,7 @@ func (b *Backups) completed(ctx context.Context, r record, failed error) (*sched
 		s.Error, s.ErrorUnixMs = r.Error, b.config.Now().UnixMilli()
 		s.Failures++
 		s.Broken = s.Broken || r.Parent != "" && b.config.Maker.Broken(failed)
-	default: // somebody has cancelled it: the next one comes at its time
+	default: // the backup was cancelled: the next one begins at its time
 		s.Error, s.ErrorUnixMs = "cancelled", b.config.Now().UnixMilli()
 		s.Failures++
 	}

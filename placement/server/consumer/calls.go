@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// consumerAttempts bounds how often a change of a consumer is tried that conflicts with others.
+	// consumerAttempts is the maximum number of attempts at a change of a consumer that conflicts with
+	// others.
 	consumerAttempts = 5
-	// maxConsumerRow bounds the part of a consumer's key behind ConsumerPrefix.
+	// maxConsumerRow is the maximum length of the part of a consumer's key after ConsumerPrefix.
 	maxConsumerRow = 9 + keys.MaxConsumerName
 )
 
@@ -32,7 +33,7 @@ func Prefix(ks keys.KeyspaceID) []byte {
 
 func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(Prefix(ks), name...) }
 
-// decodeConsumer reads a record together with its key.
+// decodeConsumer decodes a record and its key.
 func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
 	c := Record{Consumer: &clusterpb.Consumer{}, Revision: kv.ModRevision}
 	row := bytes.TrimPrefix(kv.Key, []byte(meta.ConsumerPrefix))
@@ -50,13 +51,13 @@ func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
 	return c, nil
 }
 
-// encodeConsumer returns the stored form, without what the key says.
+// encodeConsumer returns the stored form. It leaves out the fields that the key contains.
 func encodeConsumer(c *clusterpb.Consumer) []byte {
 	return meta.Encode(&clusterpb.Consumer{Position: c.Position, KeepMillis: c.KeepMillis,
 		CreatedUnixMs: c.CreatedUnixMs, UpdatedUnixMs: c.UpdatedUnixMs, TooOld: c.TooOld, Span: c.Span})
 }
 
-// loadConsumer reads one consumer; nil if it is not there.
+// loadConsumer reads one consumer. Its Consumer is nil if the consumer does not exist.
 func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (Record, error) {
 	kv, err := v.Get(consumerKey(ks, name))
 	if err != nil || kv == nil {
@@ -65,7 +66,7 @@ func loadConsumer(v *store.View, ks keys.KeyspaceID, name string) (Record, error
 	return decodeConsumer(kv)
 }
 
-// loadConsumers reads the consumers of a keyspace by name.
+// loadConsumers reads the consumers of a keyspace, in the order of their names.
 func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []Record, err error) {
 	for kv, err := range v.All(Prefix(ks)) {
 		if err != nil {
@@ -80,7 +81,7 @@ func loadConsumers(v *store.View, ks keys.KeyspaceID) (all []Record, err error) 
 	return all, nil
 }
 
-// Set makes a consumer, or moves it. Only the leader does it.
+// Set creates a consumer or moves it. Only the leader answers.
 func (k *Keeper) Set(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
@@ -103,7 +104,7 @@ func (k *Keeper) Set(
 	return nil, meta.Conflict("consumer " + keys.Pretty([]byte(r.Name)))
 }
 
-// set tries it once; nil: something changed meanwhile.
+// set makes one attempt. It returns nil if a record has changed meanwhile.
 func (k *Keeper) set(
 	ctx context.Context, r *clusterpb.SetConsumerRequest,
 ) (*clusterpb.SetConsumerResponse, error) {
@@ -144,20 +145,20 @@ func (k *Keeper) set(
 		return nil, status.Errorf(codes.ResourceExhausted, "the cluster has %d consumers, the "+
 			"limit is %d; `tidemark consumers delete` removes one", n, k.config.MaxConsumers)
 	}
-	// INVARIANT: no consumer of a keyspace is written after the keyspace is dropped: then its
-	// record differs.
+	// INVARIANT: no consumer of a keyspace is written after the keyspace is dropped, because the drop
+	// changes the keyspace's record.
 	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision),
 		store.ModifiedAt(consumerKey(ks.ID(), r.Name), c.Revision)}
 	ops := []*storepb.Op{store.Put(consumerKey(ks.ID(), r.Name), encodeConsumer(c.Consumer))}
 	if begins {
-		// The position may be below those of all others: it is protected from now on.
+		// The position may be below the positions of all other consumers. It is protected from now on.
 		start, end := store.PrefixRange(Prefix(ks.ID()))
 		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
 			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
 			Number: int64(v.Revision) + 1})
 		protected := k.protection(ks, Lowest(append(others, c)), now)
-		// A position that needs protection is written together with the keyspace's record, even if
-		// that does not change: so a leader that is about to raise the protected timestamp, without
+		// If a position needs protection, it is written together with the keyspace's record, even if that
+		// record does not change. So a leader that is about to raise the protected timestamp, without
 		// having seen this consumer, fails.
 		if protected != wire.FromClusterTimestamp(ks.Protected) ||
 			!k.protection(ks, c.At(), now).IsZero() {
@@ -208,7 +209,7 @@ func (k *Keeper) Get(
 	return &clusterpb.GetConsumerResponse{Consumer: shown}, nil
 }
 
-// List lists a page of the consumers of a keyspace, or of all. Only the leader answers.
+// List lists one page of the consumers of a keyspace, or of all keyspaces. Only the leader answers.
 func (k *Keeper) List(
 	ctx context.Context, r *clusterpb.ListConsumersRequest,
 ) (*clusterpb.ListConsumersResponse, error) {
@@ -271,7 +272,7 @@ func (k *Keeper) List(
 	return response, nil
 }
 
-// Delete forgets a consumer. Only the leader does it.
+// Delete removes a consumer. Only the leader answers.
 func (k *Keeper) Delete(
 	ctx context.Context, r *clusterpb.DeleteConsumerRequest,
 ) (*clusterpb.DeleteConsumerResponse, error) {
@@ -286,15 +287,15 @@ func (k *Keeper) Delete(
 	if err != nil {
 		return nil, err
 	}
-	// Nothing is written for a consumer that is not there: the end of a schedule asks for its
-	// consumers in every keyspace, and has to be over within the time of one call.
+	// For a consumer that does not exist, nothing is written. The end of a schedule deletes its
+	// consumers in every keyspace within the time of one call, and few keyspaces have one.
 	if there, err := loadConsumer(v, ks.ID(), r.Name); err != nil {
 		return nil, k.meta.Status(err)
 	} else if there.Consumer == nil {
 		return &clusterpb.DeleteConsumerResponse{}, nil
 	}
 	key := consumerKey(ks.ID(), r.Name)
-	// Whatever its position is by now.
+	// The consumer is deleted whatever its present position is.
 	existed, err := k.meta.Commit(ctx, []*storepb.Compare{{Key: key, Target: storepb.Compare_VERSION,
 		Relation: storepb.Compare_GREATER}}, store.Delete(key))
 	if err != nil {

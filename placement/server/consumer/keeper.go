@@ -20,38 +20,39 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// protectRest is the least pause of the leader between two looks at all consumers.
+// protectRest is the shortest pause of the leader between two looks at all consumers.
 const protectRest = time.Second
 
-// Config is what a Keeper is made of. All fields must be set.
+// Config has the dependencies of a Keeper. All fields must be set.
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// Clocks returns how far the clocks of a majority of the live nodes are ahead of the monotonic
-	// clock, at least; false: no majority has reported during that term.
+	// Clocks returns the least amount by which the clocks of a majority of the live nodes are ahead of
+	// the monotonic clock. It returns false if no majority has reported during the term.
 	Clocks func(term uint64, alive map[uint64]bool) (ahead int64, ok bool)
-	// MaxClockAhead is how far positions may be ahead of this member's clock.
+	// MaxClockAhead is the maximum by which a position may be ahead of this member's clock.
 	MaxClockAhead time.Duration
-	// MaxConsumers bounds the consumers of all keyspaces.
+	// MaxConsumers limits the consumers of all keyspaces.
 	MaxConsumers int
 	Physical     hlc.Physical
 	Monotonic    hlc.Monotonic
 	Logger       *slog.Logger
 }
 
-// Keeper answers calls about consumers of changes, and protects from garbage collection what
-// consumers have not read, while this member leads.
+// Keeper answers calls about consumers of changes. While this member leads, it protects the history
+// that consumers have not read from garbage collection.
 type Keeper struct {
 	config  Config
 	meta    *meta.Records
 	metrics *Metrics
-	// poked wakes it. Capacity 1.
+	// poked wakes Run. Capacity 1.
 	poked chan struct{}
-	// total counts the consumers of the cluster: those at the last look, and those made since.
+	// total is the number of consumers of the cluster: the number at the last look, plus the consumers
+	// created since.
 	total atomic.Int64
-	// proven is what the last look has proven of the time.
+	// proven is the proven time of the last look.
 	proven atomic.Pointer[provenTime]
-	// overdue belongs to the goroutine of Run.
+	// overdue is used only by the goroutine of Run.
 	overdue Overdue
 }
 
@@ -61,7 +62,7 @@ func NewKeeper(config Config) *Keeper {
 		poked: make(chan struct{}, 1)}
 }
 
-// Collectors are the metrics.
+// Collectors returns the metrics.
 func (k *Keeper) Collectors() []prometheus.Collector { return k.metrics.Collectors() }
 
 func (k *Keeper) poke() {
@@ -71,7 +72,7 @@ func (k *Keeper) poke() {
 	}
 }
 
-// Run protects what consumers have not read while this member leads, until ctx ends.
+// Run protects history for consumers while this member leads, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,7 +114,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// protection returns what is to be protected in a keyspace whose consumers have come to lowest.
+// protection returns the timestamp to protect in a keyspace whose lowest position of consumers is
+// lowest.
 func (k *Keeper) protection(
 	ks meta.Keyspace, lowest hlc.Timestamp, now Times,
 ) hlc.Timestamp {
@@ -124,8 +126,8 @@ func (k *Keeper) protection(
 	return Protection(wire.FromClusterTimestamp(ks.Protected), lowest, window, now)
 }
 
-// protect looks at all consumers: it drops those that have been beyond their keep for a while, and
-// protects the lowest positions of the others.
+// protect looks at all consumers. It drops the consumers that have been behind by more than their
+// keep for a while, and protects the lowest positions of the others.
 func (k *Keeper) protect(ctx context.Context) error {
 	v, err := k.meta.View(ctx)
 	if err != nil {
@@ -178,7 +180,7 @@ func (k *Keeper) protect(ctx context.Context) error {
 			continue
 		}
 		ks.Protected = wire.ToClusterTimestamp(protected)
-		// If the keyspace has changed, its consumers may have too: the next look is soon enough.
+		// If the keyspace has changed, its consumers may have changed too. The next look handles that.
 		if _, err := k.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()),
 			ks.Revision)}, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace))); err != nil {
 			errs = append(errs, fmt.Errorf("keyspace %s: %w", ks.Name, err))
@@ -189,9 +191,9 @@ func (k *Keeper) protect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// dropConsumer ends the protection of a consumer, unless it has moved meanwhile. The record stays,
-// and tells the next feed that names it: without the record that feed would begin at the present,
-// and never know what it has missed.
+// dropConsumer ends the protection of a consumer, unless the consumer has moved meanwhile. The
+// record stays, so that the next feed of this consumer is told of the loss. Without the record,
+// that feed would begin at the present without knowing that it missed changes.
 func (k *Keeper) dropConsumer(ctx context.Context, ks meta.Keyspace, c Record) error {
 	c.TooOld = true
 	key := consumerKey(ks.ID(), c.Name)

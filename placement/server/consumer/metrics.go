@@ -8,20 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxLagging bounds the keyspaces whose lag is shown: those of which a consumer has used most of
-// its keep.
+// maxLagging limits the keyspaces whose lag is shown: those in which a consumer has used the
+// largest part of its keep.
 const maxLagging = 100
 
-// Lag is the state of the consumers of a keyspace.
+// Lag describes the consumers of a keyspace.
 type Lag struct {
 	keyspace       string
 	consumers, old int
-	// lag is how far the last of them is behind; used is the greatest used part of a keep.
+	// lag is the lag of the consumer that is furthest behind. used is the largest used part of a keep.
 	lag  time.Duration
 	used float64
 }
 
-// kept returns for how many of them history is kept.
+// kept returns the number of consumers for which history is kept.
 func (l Lag) kept() int { return l.consumers - l.old }
 
 // LagOf measures the consumers of a keyspace.
@@ -43,11 +43,11 @@ func LagOf(keyspace string, all []Record, now time.Time) Lag {
 type Metrics struct {
 	consumers *prometheus.GaugeVec
 	lag, used *prometheus.GaugeVec
-	// Dropped counts consumers for which history is no longer kept.
+	// Dropped counts the consumers for which history is no longer kept.
 	Dropped prometheus.Counter
 }
 
-// NewMetrics makes the metrics, which show no consumer yet.
+// NewMetrics makes the metrics, with no consumer.
 func NewMetrics() *Metrics {
 	m := &Metrics{}
 	m.consumers = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tidemark_core_consumers",
@@ -74,7 +74,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.consumers, m.lag, m.used, m.Dropped}
 }
 
-// Show shows what the leader has seen; nil: this member does not lead.
+// Show sets the metrics to what the leader has seen. nil means that this member does not lead.
 func (m *Metrics) Show(lags []Lag) {
 	kept, old := 0, 0
 	for _, l := range lags {

@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Move changes a consumer as requested, beside others consumers of its keyspace. Its position may
-// be ahead of the latest time in now by at most ahead. An error is a status for the client that
-// says why not; then the position has not changed.
+// Move changes a consumer as requested. others is the number of other consumers of the keyspace.
+// The position may be ahead of the latest time in now by at most ahead. An error is a status for
+// the client that gives the reason. In that case the position has not changed.
 func (c Record) Move(
 	r *clusterpb.SetConsumerRequest, others int, now Times, ahead time.Duration,
 ) error {
@@ -47,8 +47,8 @@ func (c Record) Move(
 		return refuse(codes.FailedPrecondition, "its position is %s already, and %s lies before it; "+
 			"another process may use the same name; a reset moves it back", c.At(), to)
 	}
-	// A consumer that continues is not refused for its position: Overdue decides, without haste,
-	// whether it is dropped.
+	// An existing consumer that continues is not refused because of its position. Overdue decides
+	// later whether the consumer is dropped.
 	asks := fresh || r.Reset_ || r.KeepMillis != 0 && r.KeepMillis < c.KeepMillis
 	if r.KeepMillis != 0 {
 		c.KeepMillis = r.KeepMillis

@@ -7,14 +7,14 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 )
 
-// provenTime is by how much the time is ahead of the monotonic clock, at least, as was found during
-// the leadership of a term.
+// provenTime is the least amount by which the time is ahead of the monotonic clock. It was
+// determined during the leadership of a term.
 type provenTime struct {
 	term  uint64
 	ahead int64
 }
 
-// proveTime finds out which time is proven from now on.
+// proveTime determines the proven time.
 func (k *Keeper) proveTime(v *store.View) error {
 	l, _ := k.config.Store.Leadership()
 	alive, err := meta.LoadAlive(v)

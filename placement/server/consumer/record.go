@@ -9,10 +9,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// MaxOfKeyspace bounds the consumers of a keyspace, including those that are too old.
+// MaxOfKeyspace limits the consumers of a keyspace, including consumers that are too old.
 const MaxOfKeyspace = 1000
 
-// Record is a consumer, with the revision of its record in the core's store; 0: it is new.
+// Record is a consumer with the revision of its record in the core's store. The revision is 0 if
+// the consumer is new.
 type Record struct {
 	*clusterpb.Consumer
 	Revision uint64
@@ -21,22 +22,22 @@ type Record struct {
 // At is the position of the consumer.
 func (c Record) At() hlc.Timestamp { return wire.FromClusterTimestamp(c.Position) }
 
-// Keep returns how long history is kept for it.
+// Keep returns how long history is kept for the consumer.
 func (c Record) Keep() time.Duration { return time.Duration(c.KeepMillis) * time.Millisecond }
 
-// Behind returns how far a consumer is behind a time; 0 if it is ahead.
+// Behind returns how far a consumer is behind a time. It returns 0 if the consumer is ahead.
 func (c Record) Behind(now time.Time) time.Duration { return max(0, now.Sub(c.At().Time())) }
 
-// TooFarBehind says whether a consumer is behind a moment by more than its keep.
+// TooFarBehind reports whether a consumer is behind a time by more than its keep.
 func (c Record) TooFarBehind(now time.Time) bool { return c.Behind(now) > c.Keep() }
 
-// Shown fills in what is not stored, and returns the consumer.
+// Shown returns the consumer with the fields that are not stored.
 func (c Record) Shown(keyspace string, now time.Time) *clusterpb.Consumer {
 	c.Keyspace, c.LagMillis = keyspace, uint64(c.Behind(now).Milliseconds())
 	return c.Consumer
 }
 
-// Span returns the keys of a consumer; nil: all.
+// Span returns the keys of a consumer. nil means all keys.
 func Span(s *clusterpb.ConsumerSpan) keys.Span {
 	return keys.Span{Start: s.GetStart(), End: s.GetEnd()}
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Times are the present time, as far as the leader can tell.
+// Times are the leader's estimates of the present time.
 type Times struct {
-	// Proven is a time that has certainly come; zero: none is proven.
+	// Proven is a time that has certainly come. It is zero if no time is proven.
 	Proven time.Time
-	// Wall is the reading of this member's clock, right or wrong.
+	// Wall is the reading of this member's clock, which may be wrong.
 	Wall time.Time
 }
 
@@ -21,8 +21,7 @@ func (t Times) Likely() time.Time {
 	return t.Proven
 }
 
-// Latest returns the later of the two: an action that waits for it is too early rather than too
-// late.
+// Latest returns the later of the two times. An action that must not come too late uses it.
 func (t Times) Latest() time.Time {
 	if t.Wall.Before(t.Proven) {
 		return t.Proven
@@ -30,8 +29,8 @@ func (t Times) Latest() time.Time {
 	return t.Wall
 }
 
-// Ahead returns how far a node's clock, by a heartbeat, is ahead of the monotonic clock; nil: the
-// node does not trust its clock.
+// Ahead returns how far a node's clock is ahead of the monotonic clock, according to a heartbeat.
+// It returns nil if the node does not trust its clock.
 func Ahead(clock uint64, now int64) *int64 {
 	if clock == 0 || clock > 1<<63-1 {
 		return nil
@@ -40,9 +39,9 @@ func Ahead(clock uint64, now int64) *int64 {
 	return &ahead
 }
 
-// Majority returns how far the clocks of a majority of the live nodes are ahead of the monotonic
-// clock, at least. told are the results of Ahead for those that have reported; it is sorted. ok is
-// false if no majority has reported.
+// Majority returns the least amount by which the clocks of a majority of the live nodes are ahead
+// of the monotonic clock. told has the results of Ahead for the nodes that have reported. Majority
+// sorts told. ok is false if no majority has reported.
 func Majority(told []int64, alive int) (ahead int64, ok bool) {
 	majority := alive/2 + 1
 	if len(told) < majority {

@@ -16,16 +16,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// renewedAtOnce bounds the renewals under way at a leader of an older version, which renews one
-// lease with each call. The leader shows that it leads for all of these together.
+// renewedAtOnce limits the renewals that are sent concurrently to a leader of an older version,
+// which renews one lease with each call. The leader proves its leadership once for all of them.
 const renewedAtOnce = 128
 
-// Peers reaches the other members of the coordination store, by their
-// CoordinationService. It implements store.Peers.
+// Peers calls the other members of the coordination store through their CoordinationService. It
+// implements store.Peers.
 type Peers struct {
 	// Cluster is the id of the cluster.
 	Cluster uint64
-	// Conn gives a connection to an address, and Resolve the address of a member.
+	// Conn returns a connection to an address. Resolve returns the address of a member.
 	Conn    func(address string) (*grpc.ClientConn, error)
 	Resolve func(replica uint64) (address string, ok bool)
 }
@@ -44,8 +44,8 @@ func (p *Peers) client(member keys.ReplicaID) (clusterpb.CoordinationClient, err
 	return clusterpb.NewCoordinationClient(conn), nil
 }
 
-// storeError returns the error of the store with which a member has answered. Other errors stay as
-// they are: they leave open what was done.
+// storeError converts the answer of a member to an error of the store. Other errors are returned
+// unchanged: after them it is unknown whether the call took effect.
 func storeError(err error) error {
 	st, ok := status.FromError(err)
 	if !ok {
@@ -93,7 +93,7 @@ func (p *Peers) Index(ctx context.Context, leader keys.ReplicaID) (uint64, error
 	return r.Index, nil
 }
 
-// RenewAll implements store.Peers. A leader of an older version is asked for each lease.
+// RenewAll implements store.Peers. A leader of an older version gets one call for each lease.
 func (p *Peers) RenewAll(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
 ) ([]time.Duration, error) {
@@ -119,7 +119,7 @@ func (p *Peers) RenewAll(
 	return terms, nil
 }
 
-// renewEach has each lease renewed by a call of its own.
+// renewEach renews each lease with its own call.
 func (p *Peers) renewEach(
 	ctx context.Context, leader keys.ReplicaID, leases []int64,
 ) ([]time.Duration, error) {
@@ -128,7 +128,7 @@ func (p *Peers) renewEach(
 	calls.SetLimit(renewedAtOnce)
 	for i, lease := range leases {
 		if ctx.Err() != nil {
-			break // one has failed, which Wait returns, or the caller waits no more
+			break // a call has failed and Wait returns its error, or the caller has stopped waiting
 		}
 		calls.Go(func() (err error) {
 			terms[i], err = p.lease(ctx, leader, lease, clusterpb.CoordinationClient.Renew)

@@ -13,11 +13,10 @@ import (
 
 // Parts returns the stores of a server's member of the core: its own store, and its part of the
 // coordination store. They are nil while the server has no such member, or has not opened its part.
-// The error, a status, is returned if the server belongs to another cluster than the one that is
-// asked for.
+// Parts returns an error, a status, if the server belongs to another cluster than the given one.
 type Parts func(cluster uint64) (core, part *store.Store, err error)
 
-// Service is what a member of the coordination store does for the other members, if it leads.
+// Service does the work of a coordination store's leader for the other members.
 type Service struct {
 	clusterpb.UnimplementedCoordinationServer
 	parts Parts
@@ -28,7 +27,8 @@ func NewService(parts Parts) *Service {
 	return &Service{parts: parts}
 }
 
-// part returns the store that is asked. A server without a part does not lead it.
+// part returns the store that a call is for. A server without a part does not lead the coordination
+// store.
 func (s *Service) part(cluster uint64) (*store.Store, error) {
 	_, part, err := s.parts(cluster)
 	if err == nil && part == nil {
@@ -37,7 +37,7 @@ func (s *Service) part(cluster uint64) (*store.Store, error) {
 	return part, err
 }
 
-// doesNotLead returns the refusal of a member that does nothing.
+// doesNotLead returns the error of a member that does not lead, and has done nothing.
 func doesNotLead(e *store.NotLeaderError) error {
 	st, err := status.New(codes.FailedPrecondition, e.Error()).
 		WithDetails(&clusterpb.CoordinationLeader{Replica: uint64(e.Leader), Term: e.Term})
@@ -47,7 +47,7 @@ func doesNotLead(e *store.NotLeaderError) error {
 	return st.Err()
 }
 
-// coordinationStatus gives an error of the store its code.
+// coordinationStatus converts an error of the store to a status.
 func coordinationStatus(err error) error {
 	notLeader := (*store.NotLeaderError)(nil)
 	switch {

@@ -20,13 +20,14 @@ import (
 )
 
 const (
-	// authorityConfirm bounds how long an ask waits until this member knows to be up to date.
+	// authorityConfirm limits how long an ask waits until this member has confirmed that it is up to
+	// date.
 	authorityConfirm = 5 * time.Second
-	// authorityPiece is about how many bytes of records one message has.
+	// authorityPiece is the approximate size of the records in one message, in bytes.
 	authorityPiece = 1 << 20
 )
 
-// Users is the service that tells servers of users and roles, from this server's part of the
+// Users is the service that sends users and roles to servers, from this server's part of the
 // coordination store.
 type Users struct {
 	clusterpb.UnimplementedAuthorityServer
@@ -36,7 +37,7 @@ type Users struct {
 // NewUsers makes the service of a server.
 func NewUsers(parts Parts) *Users { return &Users{parts: parts} }
 
-// authorities is what the service needs of the store; *store.Store has it.
+// authorities are the methods of the store that the service needs. *store.Store has them.
 type authorities interface {
 	Authority() *authority.State
 	AuthorityChanged() <-chan struct{}
@@ -61,9 +62,9 @@ func (s *Users) part(cluster uint64) (authorities, error) {
 
 // Follow implements clusterpb.AuthorityServer.
 //
-// INVARIANT: an update has everything that was acknowledged anywhere before the last ask that it
-// answers was received: between receiving the ask and sending the update this member has made sure
-// that it is up to date. Later updates are at least as new.
+// INVARIANT: an update that answers asks has everything that was acknowledged anywhere before the
+// last of these asks was received: between the receipt of the ask and the update, this member has
+// confirmed that it is up to date. Later updates are at least as new.
 func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	asks := make(chan uint64)
-	// It ends at the latest when gRPC ends Recv, which it does when this method has returned.
+	// This goroutine ends when gRPC ends Recv, at the latest after this method has returned.
 	go func() { cancel(receiveAsks(ctx, stream, asks)) }()
 	told := &toldAuthority{part: part, send: stream.Send}
 	err = told.answer(ctx, first.Number)
@@ -100,7 +101,7 @@ func (s *Users) Follow(stream clusterpb.Authority_FollowServer) error {
 	return err
 }
 
-// receiveAsks hands on the asks, until the stream ends.
+// receiveAsks passes on the asks until the stream ends.
 func receiveAsks(
 	ctx context.Context, stream clusterpb.Authority_FollowServer, asks chan<- uint64,
 ) error {
@@ -117,7 +118,7 @@ func receiveAsks(
 	}
 }
 
-// toldAuthority is what one stream has been sent.
+// toldAuthority is the state of one stream: what it was sent.
 type toldAuthority struct {
 	part     authorities
 	send     func(*clusterpb.AuthorityUpdate) error
@@ -136,10 +137,10 @@ func (t *toldAuthority) answer(ctx context.Context, number uint64) error {
 	return t.update()
 }
 
-// update sends what has changed since its last call.
+// update sends the changes since its last call.
 func (t *toldAuthority) update() error {
 	index := t.part.AppliedIndex()
-	state := t.part.Authority() // at least as of index
+	state := t.part.Authority() // at least as new as index
 	u := &clusterpb.AuthorityUpdate{}
 	size := 0
 	for _, w := range state.Since(t.state) {
@@ -173,7 +174,7 @@ func (t *toldAuthority) update() error {
 	return t.send(u)
 }
 
-// recoveredAuthorities are those of a coordination store that may have lost the change that enabled
+// recoveredAuthorities is used for a coordination store that may have lost the change that enabled
 // authentication.
 type recoveredAuthorities struct {
 	authorities
@@ -182,10 +183,11 @@ type recoveredAuthorities struct {
 	empty *authority.State
 }
 
-// Recovered makes them of what a store has; core is the core's own store of the same member.
+// Recovered makes a recoveredAuthorities for a store. core is the core's own store of the same
+// member.
 func Recovered(of authorities, core *store.Store) (*recoveredAuthorities, error) {
 	key := make([]byte, authority.KeyBytes)
-	_, _ = rand.Read(key) // never fails; no client has a token by it
+	_, _ = rand.Read(key) // never fails; no client has a token signed with this key
 	empty, err := authority.New(&storepb.AuthRecord{Enabled: true, Key: key,
 		Revision: of.Authority().Revision()}, nil, nil)
 	if err != nil {

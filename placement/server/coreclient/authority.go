@@ -7,16 +7,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Guarding shows, begins or ends that servers follow users and roles.
+// Guarding shows or changes whether servers must follow users and roles.
 func (c *Client) Guarding(
 	ctx context.Context, r *clusterpb.GuardingRequest,
 ) (*clusterpb.GuardingResponse, error) {
 	return unary(ctx, c, r, clusterpb.NewCoreClient, clusterpb.CoreClient.Guarding)
 }
 
-// FollowAuthority reads one stream of users and roles from one member, another one with each call.
-// It sends the numbers from asks, of which it awaits the first, and returns when the stream or ctx
-// ends, or with the error of take.
+// FollowAuthority reads one stream of users and roles from one member. Each call uses another
+// member. It waits for the first number from asks, and sends all numbers from asks. It returns when
+// the stream or ctx ends, or with an error of take.
 func (c *Client) FollowAuthority(
 	ctx context.Context, asks <-chan uint64, take func(*clusterpb.AuthorityUpdate) error,
 ) error {
@@ -49,7 +49,7 @@ func (c *Client) FollowAuthority(
 			case number := <-asks:
 				if stream.Send(&clusterpb.AuthorityAsk{Cluster: c.config.Cluster(),
 					Number: number}) != nil {
-					return // Recv says why
+					return // Recv returns the error
 				}
 			}
 		}

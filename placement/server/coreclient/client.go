@@ -21,50 +21,51 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// forwardedHeader marks calls of the service Cluster that a server passes on. They are not passed
-// on again.
+// forwardedHeader marks calls of the service Cluster that a server has forwarded. They are not
+// forwarded again.
 const forwardedHeader = "tidemark-forwarded"
 
-// maxAttempt is the longest that one member is waited for before another is asked.
+// maxAttempt is the longest time to wait for one member before another one is asked.
 const maxAttempt = 8 * time.Second
 
-// warnAfter is for how long a call may try before the log says so: while servers start and restart
-// it is normal.
+// warnAfter is the time after which a call without success is logged. Shorter times are normal
+// while servers start and restart.
 const warnAfter = 10 * time.Second
 
-// Config is what a Client is made of. Core and Conn must be set.
+// Config has the dependencies and settings of a Client. Core and Conn must be set.
 type Config struct {
-	// Core lists addresses of members of the core. The core tells which members there are, and those
-	// are asked as well.
+	// Core lists addresses of members of the core. The core reports its members, and those are asked
+	// as well.
 	Core []string
-	// Learned, if not nil, is called when the core has told of other members than before: see Core.
-	// It may be called by several goroutines at once, and must not block for long.
+	// Learned, if not nil, is called when the core has reported other members than before: see
+	// Client.Core. It may be called by several goroutines at once, and must not block for long.
 	Learned func()
-	// Conn gives connections that its owner keeps; client.Dialer.Conn fits.
+	// Conn returns a connection, which remains owned by Conn. client.Dialer.Conn can be used.
 	Conn func(address string) (*grpc.ClientConn, error)
-	// Unreachable, if not nil, returns why a member is known, from other connections to it, not to
-	// answer; nil if that is not known. Errors use it for members that were not asked.
+	// Unreachable, if not nil, returns the reason why a member does not answer, as known from other
+	// connections to it. It returns nil if no reason is known. Errors use it for members that were not
+	// asked.
 	Unreachable func(address string) error
 
-	// Attempt is how long a member has to answer; it doubles with every round of the members, up to
-	// maxAttempt. Default 1 s.
+	// Attempt is the time that a member has to answer. It doubles with every round over the members,
+	// up to maxAttempt. The default is 1 s.
 	Attempt time.Duration
-	// MinPause and MaxPause bound the pause before all members are asked again; it doubles each
-	// time. Defaults 50 ms and 1 s. Half of it is random.
+	// MinPause and MaxPause are the shortest and longest pause before all members are asked again. The
+	// pause doubles each time, and half of it is random. The defaults are 50 ms and 1 s.
 	MinPause, MaxPause time.Duration
 	// Random is the source of jitter and tokens. Default math/rand/v2.
 	Random func() uint64
-	// Cluster returns the caller's cluster, 0 while it is not known; nil: it is never known.
-	// Streams of another cluster are refused.
+	// Cluster returns the id of the caller's cluster, or 0 while it is not known. If Cluster is nil,
+	// the id is never known. Streams of another cluster are refused.
 	Cluster func() uint64
 	Logger  *slog.Logger
 }
 
-// Client reaches the core from anywhere: it finds the leader among the members, follows hints, and
-// tries again, with pauses, until the context ends. All its calls may be repeated without harm. It
-// is safe for concurrent use.
+// Client reaches the core from anywhere. It finds the leader among the members, follows hints, and
+// retries with pauses until the context ends. All its calls may be repeated without harm. It is
+// safe for concurrent use.
 type Client struct {
-	// ClusterClient passes the calls of the service Cluster that are no streams on to the leader.
+	// ClusterClient forwards the unary calls of the service Cluster to the leader.
 	clusterpb.ClusterClient
 	config Config
 	seeds  []string
@@ -74,15 +75,16 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		// trouble is why calls that are under way get no answer; nil after an answer.
+		// trouble is the reason why current calls get no answer. It is nil after an answer.
 		trouble *UnavailableError
-		// leader is the member that answered last, or was hinted at; empty: not known.
+		// leader is the member that answered last, or that a hint named. It is empty if no leader is
+		// known.
 		leader string
-		// next is the member to try if no leader is known, and watch that for the next stream.
+		// next is the member to try if no leader is known. watch is the member for the next stream.
 		next, watch int
-		// core are the addresses to ask: the members as of version, then the seeds that are no
-		// members. The slice is not changed. members counts the former; 0: the core has reported
-		// none yet.
+		// core has the addresses to ask: first the members of the core as of version, then the seeds that
+		// are not members. The slice is immutable. members is the number of members in it. It is 0 until
+		// the core has reported its members.
 		core    []string
 		members int
 		version uint64
@@ -119,10 +121,10 @@ func New(config Config) *Client {
 	return c
 }
 
-// Close ends all calls, and those to come.
+// Close ends all current and future calls.
 func (c *Client) Close() { c.cancel() }
 
-// WaitingFor says in words what keeps the core from answering; empty if it answered last.
+// WaitingFor says in words why the core does not answer. It is empty if the last call was answered.
 func (c *Client) WaitingFor() string {
 	if e := c.Trouble(); e != nil {
 		return e.Error()
@@ -130,7 +132,7 @@ func (c *Client) WaitingFor() string {
 	return ""
 }
 
-// Trouble returns what keeps the core from answering; nil if it answered last.
+// Trouble returns the reason why the core does not answer. It is nil if the last call was answered.
 func (c *Client) Trouble() *UnavailableError {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,14 +145,15 @@ func (c *Client) setTrouble(e *UnavailableError) {
 	c.mu.trouble = e
 }
 
-// Leader returns the last known address of the core's leader; empty if it is not known.
+// Leader returns the last known address of the core's leader. It is empty if the leader is not
+// known.
 func (c *Client) Leader() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.leader
 }
 
-// target is the member to ask next.
+// target returns the member to ask next.
 func (c *Client) target() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,7 +165,7 @@ func (c *Client) target() string {
 	return address
 }
 
-// learn notes which member leads. After a failure the leader is no longer known.
+// learn records which member leads. leader is empty after a failure.
 func (c *Client) learn(from, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,14 +176,14 @@ func (c *Client) learn(from, leader string) {
 
 // attempts is the state of one call.
 type attempts struct {
-	// last is the error to report: the last one that is not merely a member's answer that it does
+	// last is the error to report: the last error that is more than a member's refusal because it does
 	// not lead, if there was one.
 	last    error
 	refused bool
 	tried   int
 }
 
-// reason is the last error that says more than that a member does not lead.
+// reason is the last error that is more than such a refusal.
 func (a *attempts) reason() error {
 	if a.refused {
 		return nil
@@ -197,7 +200,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	if c.ctx.Err() != nil {
-		cancel() // AfterFunc takes its time
+		cancel() // AfterFunc does not run at once
 	}
 	var a attempts
 	if len(c.list()) == 0 {
@@ -220,7 +223,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 		}
 		a.tried++
 		c.setTrouble(c.words.trouble(c.Core(), a.reason(), nil))
-		// A hint is followed at once, unless members refer to one another in a circle.
+		// A hint is followed at once, unless the hints of members form a cycle.
 		n := len(c.list())
 		if (hinted && a.tried%(n+1) != 0) || (!hinted && a.tried%n != 0) {
 			continue
@@ -236,7 +239,7 @@ func (c *Client) call(ctx context.Context, f func(context.Context, *grpc.ClientC
 	}
 }
 
-// attempt asks one member. hinted is set if another member is to be asked at once.
+// attempt asks one member. hinted is set if another member should be asked at once.
 func (c *Client) attempt(
 	ctx context.Context, address string, a *attempts,
 	f func(context.Context, *grpc.ClientConn) error,
@@ -276,7 +279,8 @@ func (c *Client) attempt(
 		codes.Unimplemented:
 		// The network failed, or the server is starting.
 		c.learn(address, "")
-		// A member that had no time to answer, because the caller had none left, is not silent.
+		// If the member had too little time because the caller's deadline was near, it does not count as
+		// silent.
 		if ctx.Err() == nil || time.Since(began) >= c.config.Attempt/2 {
 			c.words.silent(address, err)
 		}
@@ -287,7 +291,7 @@ func (c *Client) attempt(
 	return false, permanent{err}
 }
 
-// unary calls a method of a service of the leader.
+// unary calls a method of a service on the leader.
 func unary[Service, Request, Response any](
 	ctx context.Context, c *Client, request Request,
 	service func(grpc.ClientConnInterface) Service,
@@ -308,7 +312,7 @@ func (c *Client) Register(
 		clusterpb.CoreClient.RegisterNode)
 }
 
-// Heartbeat renews a node's lease and carries its reports.
+// Heartbeat renews a node's lease and delivers the node's reports.
 func (c *Client) Heartbeat(
 	ctx context.Context, r *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
@@ -318,9 +322,9 @@ func (c *Client) Heartbeat(
 	return response, err
 }
 
-// Watch reads one stream of the table from one member: from a revision on, or everything if it is
-// 0. When it returns because the stream ended, the caller calls it again with the last revision;
-// then another member is asked.
+// Watch reads one stream of the table from one member, from a revision on. Revision 0 means
+// everything. When the stream ends, Watch returns, and the caller calls it again with the last
+// revision. Each call asks another member.
 func (c *Client) Watch(
 	ctx context.Context, after uint64, take func(*clusterpb.TableUpdate) error,
 ) error {
@@ -338,7 +342,7 @@ func (c *Client) Watch(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
-	// The first answer comes at once, even if nothing has changed.
+	// The first update comes at once, even if nothing has changed.
 	overdue := time.AfterFunc(c.config.Attempt, cancel)
 	defer overdue.Stop()
 	stream, err := clusterpb.NewCoreClient(conn).WatchMetadata(ctx,
@@ -355,12 +359,12 @@ func (c *Client) Watch(
 	return fmt.Errorf("watch the table at %s: %w", address, err)
 }
 
-// Forwarded marks a call that a server passes on, of the service Cluster or the etcd API.
+// Forwarded marks a call that a server forwards, of the service Cluster or of the etcd API.
 func Forwarded(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, forwardedHeader, "1")
 }
 
-// IsForwarded reports that another server has passed a call on, according to the call itself.
+// IsForwarded reports whether another server has forwarded a call, according to the call itself.
 func IsForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, forwardedHeader)) > 0
 }

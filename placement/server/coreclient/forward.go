@@ -13,8 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// forwarding is the connection for calls of the service Cluster that are passed on to the present
-// leader, whichever member that is.
+// forwarding is a connection that sends calls of the service Cluster to the present leader.
 type forwarding struct{ client *Client }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -22,19 +21,20 @@ func (f forwarding) Invoke(
 	ctx context.Context, method string, request, response any, options ...grpc.CallOption,
 ) error {
 	return f.client.call(Forwarded(ctx), func(ctx context.Context, conn *grpc.ClientConn) error {
-		proto.Reset(response.(proto.Message)) // an attempt before may have left a part of an answer
+		proto.Reset(response.(proto.Message)) // an earlier attempt may have left a part of an answer
 		return conn.Invoke(ctx, method, request, response, options...)
 	})
 }
 
-// NewStream implements grpc.ClientConnInterface. Client.ListPartitions and Watch are the streams.
+// NewStream implements grpc.ClientConnInterface. It always fails: streams do not use this
+// connection, but Client.ListPartitions and Client.Watch.
 func (forwarding) NewStream(
 	context.Context, *grpc.StreamDesc, string, ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	return nil, status.Error(codes.Unimplemented, "this stream is not passed on")
 }
 
-// withTokens gives creations and drops without a token one, so that they can be tried again.
+// withTokens adds a token to creations and drops without one, so that they can be retried.
 type withTokens struct {
 	clusterpb.ClusterClient
 	random func() uint64
@@ -69,7 +69,7 @@ func (c *Client) ListPartitions(
 	whole, cancel := context.WithCancel(Forwarded(ctx))
 	defer cancel()
 	return c.call(whole, func(attempt context.Context, conn *grpc.ClientConn) error {
-		// The time of an attempt applies to the first answer only.
+		// The deadline of an attempt applies to the first answer only.
 		ctx, cancel := context.WithCancel(whole)
 		defer cancel()
 		overdue := context.AfterFunc(attempt, cancel)

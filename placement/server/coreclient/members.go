@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Learn takes the members of the core, if they are newer than the known ones. The addresses with
-// which the Client was made are still asked, after the members.
+// Learn stores the members of the core, if they are newer than the known ones. The addresses from
+// Config.Core are still asked, after the members.
 func (c *Client) Learn(m *clusterpb.CoreMembers) {
 	if len(m.GetMembers()) == 0 {
 		return
@@ -36,15 +36,15 @@ func (c *Client) Learn(m *clusterpb.CoreMembers) {
 	}
 }
 
-// list are the addresses to ask. It is not changed.
+// list returns the addresses to ask. The slice is immutable.
 func (c *Client) list() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.core
 }
 
-// Core lists the addresses of the members, as the core has reported them; until then, those with
-// which the Client was made.
+// Core returns the addresses of the members as the core has reported them. Until the first report
+// it returns the addresses from Config.Core.
 func (c *Client) Core() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *Client) Core() []string {
 	return slices.Clone(c.mu.core)
 }
 
-// Announce tells the core of a server, and learns the members of the core.
+// Announce announces a server to the core, and learns the members of the core.
 func (c *Client) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {

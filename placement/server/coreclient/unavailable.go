@@ -14,11 +14,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// ErrUnavailable matches a CoreUnavailableError.
+// ErrUnavailable matches an UnavailableError.
 var ErrUnavailable = errors.New("the core is unavailable")
 
-// ErrNoMember is the answer, a status, of a server that is asked as a member of the core and is
-// none.
+// ErrNoMember is the answer, a status, of a server that was asked as a member of the core and is
+// not a member.
 var ErrNoMember = status.Error(codes.Unavailable,
 	"this server is not a member of the core; check the --core list of the server that asks")
 
@@ -26,19 +26,19 @@ var ErrNoMember = status.Error(codes.Unavailable,
 type UnavailableError struct {
 	// Core lists all members.
 	Core []string
-	// Reachable are the members that answered, Silent those that did not, and Reasons why not, in
-	// the order of Silent. A member in neither list was not asked lately.
+	// Reachable are the members that answered. Silent are the members that did not answer, and Reasons
+	// say why, in the order of Silent. A member in neither list was not asked recently.
 	Reachable, Silent []string
 	Reasons           []error
-	// Leaderless is set if a member that answered knows of no leader.
+	// Leaderless is set if a member that answered knows no leader.
 	Leaderless bool
-	// Last is the last error, apart from answers of members that they do not lead; Cause is why the
-	// call ended.
+	// Last is the last error that is not a refusal of a member that does not lead. Cause is the reason
+	// why the call ended.
 	Last, Cause error
 }
 
-// NoQuorum reports that too few members can reach one another: a majority is silent, or those that
-// answer have no leader.
+// NoQuorum reports whether too few members can reach one another: a majority is silent, or the
+// members that answer have no leader.
 func (e *UnavailableError) NoQuorum() bool {
 	return len(e.Core) > 0 && (e.Leaderless || 2*len(e.Silent) >= len(e.Core))
 }
@@ -74,18 +74,18 @@ func (e *UnavailableError) Error() string {
 	return text
 }
 
-// Is makes errors.Is(err, ErrCoreUnavailable) true.
+// Is makes errors.Is(err, ErrUnavailable) true.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-// Unwrap gives why it ended: the context's error.
+// Unwrap returns the reason why the call ended: the context's error.
 func (e *UnavailableError) Unwrap() error { return e.Cause }
 
-// Trouble is the error as it travels.
+// Trouble returns the error as a message.
 func (e *UnavailableError) Trouble() *clusterpb.CoreTrouble {
 	return &clusterpb.CoreTrouble{NoQuorum: e.NoQuorum(), Silent: e.Silent}
 }
 
-// GRPCStatus makes the error one that can be tried again, when it is returned by a service.
+// GRPCStatus gives the error a code that tells the client to retry.
 func (e *UnavailableError) GRPCStatus() *status.Status {
 	st := status.New(codes.Unavailable, e.Error())
 	if detailed, err := st.WithDetails(e.Trouble()); err == nil {
@@ -94,23 +94,23 @@ func (e *UnavailableError) GRPCStatus() *status.Status {
 	return st
 }
 
-// wordAge is how long a member's last answer, or its silence, is used for calls that had no time to
-// ask it.
+// wordAge is the time for which a member's last answer, or its silence, is used by calls that had
+// no time to ask the member.
 const wordAge = 10 * time.Second
 
 // word is the last answer of a member.
 type word struct {
-	// silent is why there was no answer; nil if there was one.
+	// silent is the reason why there was no answer. It is nil if there was an answer.
 	silent error
-	// leaderless is set if it does not lead and knows no leader.
+	// leaderless is set if the member does not lead and knows no leader.
 	leaderless bool
 	at         time.Time
 }
 
-// words are the latest of each member, for all calls of a Client together.
+// words has the latest word of each member. All calls of a Client share it.
 type words struct {
-	// unreachable returns why a member that was not asked lately is known not to answer; nil if
-	// that is not known.
+	// unreachable returns the reason why a member that was not asked recently does not answer. It
+	// returns nil if no reason is known.
 	unreachable func(address string) error
 
 	mu  sync.Mutex
@@ -134,7 +134,7 @@ func (w *words) note(address string, said word) {
 	w.all[address] = said
 }
 
-// known returns what is known of a member from elsewhere.
+// known returns the reason from unreachable, if there is one.
 func (w *words) known(address string) error {
 	if w.unreachable == nil {
 		return nil
@@ -142,7 +142,7 @@ func (w *words) known(address string) error {
 	return w.unreachable(address)
 }
 
-// trouble puts the words together, and the last error of a call with them.
+// trouble makes an error of the words and the last error of a call.
 func (w *words) trouble(core []string, last, cause error) *UnavailableError {
 	e := &UnavailableError{Core: core, Last: last, Cause: cause}
 	w.mu.Lock()

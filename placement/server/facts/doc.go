@@ -1,4 +1,4 @@
-// Package facts makes of records and reports what the planner is told: nodes, keyspaces and
-// partitions in the planner's terms. Figures that nodes report are bounded here, so that sums of
-// them fit. The functions are pure.
+// Package facts converts records and reports to the planner's types: nodes, keyspaces and
+// partitions. It limits the figures that nodes report, so that sums of them do not overflow. The
+// functions are pure.
 package facts

@@ -22,7 +22,7 @@ func Node(n *clusterpb.Node) planner.Node {
 	return out
 }
 
-// WithStats adds the node's report; nil: there was none yet.
+// WithStats adds the node's report, which is nil if the node has not reported.
 func WithStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 	if stats == nil {
 		return n
@@ -38,7 +38,7 @@ func WithStats(n planner.Node, stats *clusterpb.NodeStats) planner.Node {
 	return n
 }
 
-// limited is a figure that a node reports, bounded so that sums of them fit.
+// limited limits a figure that a node reports, so that sums do not overflow.
 func limited(figure uint64) int64 { return int64(min(figure, 1<<52)) }
 
 // Keyspace returns the planner's form of a keyspace.
@@ -51,14 +51,15 @@ func Keyspace(k *clusterpb.Keyspace) (planner.Keyspace, error) {
 	return out, err
 }
 
-// Spec returns what has to be placed of a new keyspace, without its number of partitions.
+// Spec describes the replicas of a new keyspace that have to be placed, without the number of
+// partitions.
 func Spec(k *clusterpb.Keyspace) (assign.Spec, error) {
 	ks, err := Keyspace(k)
 	return assign.Spec{Keyspace: ks.ID, Replicas: ks.Replicas, Rules: ks.Rules,
 		Leaders: ks.Leaders}, err
 }
 
-// ParsePlacement reads the placement of a keyspace, and where its leaders should be.
+// ParsePlacement parses the placement of a keyspace and its preferences for leaders.
 func ParsePlacement(
 	placement, leaders string, replicas int,
 ) (rules.Rules, rules.Selectors, error) {
@@ -79,7 +80,7 @@ func ParsePlacement(
 	return wanted, prefer, nil
 }
 
-// Nodes is the planner's view of the nodes.
+// Nodes returns the planner's form of the nodes.
 func Nodes(nodes []*clusterpb.Node) []planner.Node {
 	out := make([]planner.Node, len(nodes))
 	for i, n := range nodes {

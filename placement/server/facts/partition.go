@@ -41,17 +41,18 @@ func plannerGrowth(d *clusterpb.Partition, r *clusterpb.PartitionReport) planner
 	return out
 }
 
-// Around is what the scheduler knows of a partition beside its descriptor and its reports.
+// Around has facts that the scheduler knows about a partition apart from its descriptor and its
+// reports.
 type Around struct {
 	Left, Right    keys.PartitionID
 	Resized, Ended time.Time
 }
 
-// maxPartitionBytes bounds the believed size of a partition: the replicas that a cluster can have
-// add up to less than 2^63.
+// maxPartitionBytes limits the reported size of a partition that is believed. The sum over all
+// replicas of a cluster then stays below 2^63.
 const maxPartitionBytes = 1 << 42
 
-// roles are the planner's for those of the descriptor.
+// roles maps the roles in a descriptor to the planner's roles.
 var roles = map[clusterpb.ReplicaRole]planner.Role{
 	clusterpb.ReplicaRole_VOTER:    planner.Voter,
 	clusterpb.ReplicaRole_LEARNER:  planner.Learner,
@@ -60,8 +61,8 @@ var roles = map[clusterpb.ReplicaRole]planner.Role{
 	clusterpb.ReplicaRole_DEMOTED:  planner.Outgoing,
 }
 
-// Partition returns the planner's form of a partition, from its newest descriptor, the reports of
-// the leader and the nodes, and its surroundings.
+// Partition returns the planner's form of a partition. Its inputs are the newest descriptor, the
+// reports of the leader and the nodes, and the surroundings.
 func Partition(
 	d *clusterpb.Partition, seen reports.Partition, at Around,
 ) planner.Partition {

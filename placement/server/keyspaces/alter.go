@@ -17,8 +17,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Alter changes settings of a keyspace. It returns when the change is recorded; replicas come, go
-// and move afterwards. Only the leader does it.
+// Alter changes settings of a keyspace. It returns when the change is recorded. Replicas are added,
+// removed and moved afterwards. Only the leader answers.
 func (k *Keyspaces) Alter(
 	ctx context.Context, r *clusterpb.AlterKeyspaceRequest,
 ) (*clusterpb.AlterKeyspaceResponse, error) {
@@ -78,6 +78,18 @@ func (k *Keyspaces) Alter(
 	if r.DefaultTtlMillis != nil {
 		ks.DefaultTtlMillis = *r.DefaultTtlMillis
 	}
+	if r.QuotaBytes != nil {
+		ks.QuotaBytes = *r.QuotaBytes
+	}
+	if r.QuotaRequestsPerSecond != nil {
+		ks.QuotaRequestsPerSecond = *r.QuotaRequestsPerSecond
+	}
+	if r.QuotaBytesPerSecond != nil {
+		ks.QuotaBytesPerSecond = *r.QuotaBytesPerSecond
+	}
+	if err := k.checkQuotas(v, ks.Keyspace); err != nil {
+		return nil, err
+	}
 	if err := keys.ValidateSplitSizes(ks.Keyspace); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -101,12 +113,14 @@ func (k *Keyspaces) Alter(
 		"txn_max_age_ms", ks.TxnMaxAgeMillis, "txn_max_idle_ms", ks.TxnMaxIdleMillis, "replicas",
 		ks.ReplicationFactor, "placement", ks.Placement, "leaders", ks.Leaders, "split_size",
 		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
-		"closed_lag_ms", ks.ClosedTimestampLagMillis, "default_ttl_ms", ks.DefaultTtlMillis)
+		"closed_lag_ms", ks.ClosedTimestampLagMillis, "default_ttl_ms", ks.DefaultTtlMillis,
+		"quota_bytes", ks.QuotaBytes, "quota_requests", ks.QuotaRequestsPerSecond,
+		"quota_throughput", ks.QuotaBytesPerSecond)
 	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 }
 
-// checkPlacement refuses a change of where replicas are that the nodes cannot satisfy, or that
-// comes before the keyspace is there.
+// checkPlacement refuses a change of placement that the nodes cannot satisfy, or that comes before
+// the keyspace is ACTIVE.
 func (k *Keyspaces) checkPlacement(v *store.View, before, after *clusterpb.Keyspace) error {
 	if before.ReplicationFactor == after.ReplicationFactor && before.Placement == after.Placement &&
 		before.Leaders == after.Leaders {
@@ -130,7 +144,8 @@ func (k *Keyspaces) checkPlacement(v *store.View, before, after *clusterpb.Keysp
 	return nil
 }
 
-// placementText says where the replicas of a keyspace should be, and how large its partitions.
+// placementText describes where the replicas of a keyspace should be, and how large its partitions
+// should be.
 func placementText(k *clusterpb.Keyspace) string {
 	text := fmt.Sprintf("%d replicas", k.ReplicationFactor)
 	if k.ReplicationFactor == 1 {
@@ -149,6 +164,15 @@ func placementText(k *clusterpb.Keyspace) string {
 	}
 	if ttl := k.DefaultTtlMillis; ttl != 0 {
 		text += fmt.Sprintf(", values live %s", time.Duration(ttl)*time.Millisecond)
+	}
+	if q := k.QuotaBytes; q != 0 {
+		text += ", at most " + keys.SizeText(q)
+	}
+	if q := k.QuotaRequestsPerSecond; q != 0 {
+		text += fmt.Sprintf(", at most %d requests a second", q)
+	}
+	if q := k.QuotaBytesPerSecond; q != 0 {
+		text += fmt.Sprintf(", at most %s a second", keys.SizeText(q))
 	}
 	return text
 }

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// MaxNameLength is that of a keyspace's name.
+	// MaxNameLength is the maximum length of a keyspace's name.
 	MaxNameLength = 63
-	// MaxSplitBytes bounds the split points of one request together; a keyspace that needs more of
-	// them splits by itself.
+	// MaxSplitBytes limits the total size of the split points in one request. A keyspace that needs
+	// more partitions splits automatically.
 	MaxSplitBytes = 1 << 20
-	// minClosedLag and maxClosedLag bound how far behind the clock timestamps are closed, in
-	// milliseconds: a smaller lag would move slow writes to later timestamps; a larger one is
-	// useless for reads of the present.
+	// minClosedLag and maxClosedLag limit how far closed timestamps lag behind the clock, in
+	// milliseconds. A smaller lag would move slow writes to later timestamps. A larger lag is useless
+	// for reads of the present.
 	minClosedLag, maxClosedLag = 50, 3600 * 1000
 )
 
-// Create records a keyspace and returns; it becomes ACTIVE when its partitions have their
-// replicas, which may have to wait for nodes. Only the leader does it.
+// Create records a keyspace and returns. The keyspace becomes ACTIVE when all of its partitions
+// have replicas, which may have to wait for nodes. Only the leader answers.
 func (k *Keyspaces) Create(
 	ctx context.Context, r *clusterpb.CreateKeyspaceRequest,
 ) (*clusterpb.CreateKeyspaceResponse, error) {
@@ -74,6 +74,11 @@ func (k *Keyspaces) Create(
 		Placement: r.Placement, Leaders: r.Leaders,
 		SplitSizeBytes: r.SplitSizeBytes, MergeSizeBytes: r.MergeSizeBytes, NoAuto: r.NoAuto,
 		DefaultTtlMillis: r.DefaultTtlMillis,
+		QuotaBytes:       r.QuotaBytes, QuotaRequestsPerSecond: r.QuotaRequestsPerSecond,
+		QuotaBytesPerSecond: r.QuotaBytesPerSecond,
+	}
+	if err := k.checkQuotas(v, ks); err != nil {
+		return nil, err
 	}
 	setTransactionDefaults(ks)
 	if ks.GcWindowSeconds == 0 {
@@ -105,8 +110,7 @@ func (k *Keyspaces) Create(
 	return &clusterpb.CreateKeyspaceResponse{Keyspace: ks}, nil
 }
 
-// Drop takes a keyspace's name away and has its partitions removed. Only the leader does
-// it.
+// Drop frees a keyspace's name and has the keyspace's partitions removed. Only the leader answers.
 func (k *Keyspaces) Drop(
 	ctx context.Context, r *clusterpb.DropKeyspaceRequest,
 ) (*clusterpb.DropKeyspaceResponse, error) {
@@ -161,7 +165,7 @@ func validateClosedLag(millis uint64) error {
 	return nil
 }
 
-// validate is the part of checking a creation that needs no state.
+// validate does the checks of a creation that need no state.
 func (k *Keyspaces) validate(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
@@ -235,7 +239,7 @@ func (k *Keyspaces) validate(ctx context.Context, r *clusterpb.CreateKeyspaceReq
 	return nil
 }
 
-// validateFactor refuses replication factors that are not supported; 0 is the default.
+// validateFactor refuses replication factors that are not supported. 0 means the default.
 func validateFactor(factor uint32) error {
 	switch factor {
 	case 0, 1, 3, 5:
@@ -266,7 +270,7 @@ func partitionCount(r *clusterpb.CreateKeyspaceRequest) int {
 	return len(r.SplitAt) + 1
 }
 
-// checkRoom checks a creation against what there is.
+// checkRoom checks a creation against the existing keyspaces, partitions and nodes.
 func (k *Keyspaces) checkRoom(
 	v *store.View, r *clusterpb.CreateKeyspaceRequest, replicas uint32, partitions int,
 ) error {
@@ -308,7 +312,7 @@ func (k *Keyspaces) checkRoom(
 	return nil
 }
 
-// ID finds a keyspace by its name. Only the leader does it.
+// ID returns the id of the keyspace with a name. Only the leader answers.
 func (k *Keyspaces) ID(ctx context.Context, name string) (uint64, error) {
 	v, err := k.meta.View(ctx)
 	if err != nil {
@@ -326,7 +330,8 @@ func digest(b []byte) []byte {
 	return sum[:]
 }
 
-// findToken looks for what a token was used for; nil if it was not, or too long ago.
+// findToken returns the stored token with its request. It returns nil if the token was not used, or
+// was used too long ago.
 func (k *Keyspaces) findToken(v *store.View, token uint64) (*serverpb.Token, error) {
 	if token == 0 {
 		return nil, nil
@@ -342,8 +347,8 @@ func (k *Keyspaces) findToken(v *store.View, token uint64) (*serverpb.Token, err
 	return nil, nil
 }
 
-// remember keeps a token in the place of the oldest, with the counters that it takes its number
-// from.
+// remember stores a token in the place of the oldest one. ids has the counter for the number of the
+// token.
 func (k *Keyspaces) remember(ids *serverpb.Ids, t *serverpb.Token) []*storepb.Op {
 	number := ids.Token
 	ids.Token++
@@ -358,7 +363,8 @@ func errToken(token uint64) error {
 	return status.Errorf(codes.InvalidArgument, "token %016x was used for another request", token)
 }
 
-// repeatCreate answers a creation that was done before with the keyspace as it is now.
+// repeatCreate answers a creation that was done before. The answer has the keyspace in its present
+// state.
 func (k *Keyspaces) repeatCreate(
 	v *store.View, r *clusterpb.CreateKeyspaceRequest, t *serverpb.Token, request []byte, err error,
 ) (*clusterpb.CreateKeyspaceResponse, error) {

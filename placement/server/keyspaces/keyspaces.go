@@ -10,13 +10,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Config is what Keyspaces is made of. All fields must be set.
+// Config has the dependencies of Keyspaces. All fields must be set.
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// Forget drops the reports of partitions that are gone.
+	// Forget drops the reports of removed partitions.
 	Forget func([]keys.PartitionID)
-	// Poke has the stepper call step soon.
+	// Poke makes the stepper call Step soon.
 	Poke   func()
 	Logger *slog.Logger
 }

@@ -6,12 +6,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// setTransactionDefaults fills in the limits that a new keyspace does not name, so that they stay
-// what they are if another version has other defaults.
+// setTransactionDefaults fills in the limits that the creation of a keyspace does not give. The
+// stored limits do not change when a later version has other defaults.
 func setTransactionDefaults(ks *clusterpb.Keyspace) {
 	if ks.TxnMaxAgeMillis == 0 {
 		ks.TxnMaxAgeMillis = uint64(keys.DefaultTransactionAge / time.Millisecond)
@@ -21,7 +24,28 @@ func setTransactionDefaults(ks *clusterpb.Keyspace) {
 	}
 }
 
-// validateTransactionLimits checks limits in milliseconds; 0 is none given.
+// checkQuotas refuses quotas that a keyspace cannot have. It refuses all quotas while the level of
+// the cluster still admits servers that do not enforce quotas.
+func (k *Keyspaces) checkQuotas(v *store.View, ks *clusterpb.Keyspace) error {
+	if !keys.HasQuota(ks) {
+		return nil
+	}
+	if err := keys.ValidateQuotas(ks); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	level, err := upgrade.Load(v)
+	if err != nil {
+		return k.meta.Status(err)
+	}
+	if !level.Allows(release.Quotas) {
+		return status.Errorf(codes.FailedPrecondition, "quotas need %s of the cluster, as servers of "+
+			"earlier releases do not keep to them: upgrade all servers, and run `tidemark upgrade "+
+			"finalize`", release.Quotas.Level)
+	}
+	return nil
+}
+
+// validateTransactionLimits checks limits in milliseconds. 0 means that no limit is given.
 func validateTransactionLimits(age, idle uint64) error {
 	const least, most = uint64(keys.MinTransactionLimit / time.Millisecond),
 		uint64(keys.MaxTransactionLimit / time.Millisecond)

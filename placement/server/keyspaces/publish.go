@@ -14,16 +14,16 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// maxHidden bounds the name of a hidden keyspace.
+// maxHidden is the maximum length of a hidden keyspace's name.
 const maxHidden = 256
 
-// hidden marks a context.
+// hidden is the key of the mark in a context.
 type hidden struct{}
 
-// Hidden is the context of a call of Create for a keyspace with a name of keys.HiddenName.
+// Hidden returns the context of a call of Create for a keyspace whose name is a keys.HiddenName.
 func Hidden(ctx context.Context) context.Context { return context.WithValue(ctx, hidden{}, true) }
 
-// validName says whether a keyspace can be created by a name.
+// validName reports whether a keyspace can be created with a name.
 func validName(ctx context.Context, name string) bool {
 	if is, _ := ctx.Value(hidden{}).(bool); is {
 		restore, last, ok := keys.SplitHiddenName(name)
@@ -32,9 +32,9 @@ func validName(ctx context.Context, name string) bool {
 	return ValidName(name)
 }
 
-// Publish gives keyspaces their names, all at once or none. names has the present names, with which
-// Create was called, and those that follow. A keyspace that has its name already, and no longer the
-// present one, is left: it was published by an earlier call. Only the leader does it.
+// Publish renames keyspaces, all at once or none. names maps the present names, which were given to
+// Create, to the new names. A keyspace that has its new name already, and no longer the present
+// one, is skipped: an earlier call has published it. Only the leader answers.
 func (k *Keyspaces) Publish(ctx context.Context, names map[string]string) error {
 	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Step takes keyspaces from CREATING to ACTIVE and from DROPPING to gone. What it does next it
-// reads from the store, so it matters little when it is interrupted.
+// Step takes keyspaces from CREATING to ACTIVE and from DROPPING to removed. It reads its next step
+// from the store, so it can be interrupted at any time.
 func (k *Keyspaces) Step(ctx context.Context, all []meta.Keyspace) error {
 	var errs []error
 	for _, ks := range all {
@@ -37,8 +37,8 @@ func (k *Keyspaces) Step(ctx context.Context, all []meta.Keyspace) error {
 	return errors.Join(errs...)
 }
 
-// create gives replicas to the partitions that have none, and makes the keyspace ACTIVE when all
-// have. It does nothing while there are not enough nodes.
+// create assigns replicas to the partitions that have none, and makes the keyspace ACTIVE when all
+// partitions have replicas. It does nothing while there are not enough nodes.
 func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 	v := k.config.Store.Stale()
 	nodes, err := meta.LoadNodes(v)
@@ -60,7 +60,7 @@ func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 		return err
 	}
 	if revision == 0 {
-		return nil // finished, or dropped, since the caller looked
+		return nil // the keyspace was finished or dropped since the caller looked
 	}
 	placed, missing, err := placements(v, ks.ID(), creation)
 	if err != nil {
@@ -85,7 +85,7 @@ func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 			}
 			ops = append(ops, store.Put(meta.PartitionKey(ks.ID(), keys.PartitionID(p.Id)), meta.Encode(p)))
 		}
-		// A node that is decommissioned meanwhile must not be named afterwards.
+		// A node that is decommissioned meanwhile must not be named by a later write.
 		conditions := slices.Clone(condition)
 		for _, node := range slices.Sorted(maps.Keys(used)) {
 			unchanged, _, err := meta.UnchangedNode(v, node)
@@ -120,8 +120,8 @@ func (k *Keyspaces) create(ctx context.Context, ks meta.Keyspace) error {
 	return err
 }
 
-// placements reads where all partitions are, and which of a creation are still missing, by their
-// number within it.
+// placements returns the placement of all partitions, and the numbers of the partitions that a
+// creation still has to place.
 func placements(
 	v *store.View, ks keys.KeyspaceID, c *serverpb.Creation,
 ) (placed []assign.Placed, missing []uint64, err error) {

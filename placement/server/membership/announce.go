@@ -7,15 +7,16 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/membership/roster"
 	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Announce implements clusterpb.CoreServer. A server that is no member offers itself with it, and
-// learns from the answer when it has become a member; a member learns when it no longer is one, and
-// reports its address. Only the leader answers.
+// Announce implements clusterpb.CoreServer. A server that is not a member offers itself, and learns
+// from the answer when it has become a member. A member reports its address, and learns when it is
+// no longer a member. Only the leader answers.
 func (s *Membership) Announce(
 	ctx context.Context, r *clusterpb.AnnounceRequest,
 ) (*clusterpb.AnnounceResponse, error) {
@@ -39,17 +40,17 @@ func (s *Membership) Announce(
 		return nil, err
 	}
 	members := s.store.Members()
-	m := memberByServer(members, r.Server)
+	m := roster.ByServer(members, r.Server)
 	if m != nil && m.Address != r.Address {
 		if err := s.moved(ctx, m.Replica, r); err != nil {
 			return nil, err
 		}
 		members = s.store.Members()
-		m = memberByServer(members, r.Server)
+		m = roster.ByServer(members, r.Server)
 	}
 	report := r.Guard
 	if m == nil {
-		report = nil // reports of servers that are no members change nothing
+		report = nil // reports of servers that are not members change nothing
 	}
 	guard, err := s.flag.Heard(ctx, v, report)
 	if err != nil {
@@ -64,9 +65,9 @@ func (s *Membership) Announce(
 			s.flag.MemberSays(ctx, l.Term, r.Server, r.Guard)
 			s.config.Upgrade.MemberSays(l.Term, r.Server, r.Version, r.Levels)
 		}
-	case memberByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
-		// Its part of the coordination store goes with the member, so that store has to remove it
-		// first.
+	case roster.ByServer(&storepb.Members{Members: members.GetRemoved()}, r.Server) != nil:
+		// The member's part of the coordination store goes with the member. So the coordination store
+		// must remove the member first.
 		if response.Leaving, err = s.coordinationHas(v, members, r.Server); err != nil {
 			return nil, s.meta.Status(err)
 		}
@@ -77,8 +78,8 @@ func (s *Membership) Announce(
 	return response, nil
 }
 
-// moved records the new address of a member. The directory may have been copied: as long as its
-// server answers at the old address, it stays there.
+// moved records the new address of a member. The data directory may have been copied: as long as a
+// server with this directory answers at the old address, the recorded address stays.
 func (s *Membership) moved(
 	ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest,
 ) error {
@@ -90,18 +91,16 @@ func (s *Membership) moved(
 	return s.recordMove(ctx, replica, r)
 }
 
-// recordMove is moved for one that has the turn.
+// recordMove does the work of moved. The caller has the turn.
 func (s *Membership) recordMove(
 	ctx context.Context, replica uint64, r *clusterpb.AnnounceRequest,
 ) error {
 	members := s.store.Members()
-	m := memberByReplica(members, replica)
-	if m == nil || m.Address == r.Address || s.config.Hello == nil {
+	m := roster.ByReplica(members, replica)
+	if m == nil || m.Address == r.Address {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, helloTimeout)
-	h, err := s.config.Hello(limited, m.Address)
-	cancel()
+	h, err := s.hello(ctx, m.Address)
 	if err == nil && h.Server == r.Server && h.Address == m.Address {
 		return status.Errorf(codes.FailedPrecondition, "member %d of the core answers at %s, so the "+
 			"server at %s, which has the same data directory or a copy of it, cannot take its place: "+
@@ -112,7 +111,7 @@ func (s *Membership) recordMove(
 	}
 	next := proto.Clone(members).(*storepb.Members)
 	next.Version++
-	memberByReplica(next, replica).Address = r.Address
+	roster.ByReplica(next, replica).Address = r.Address
 	if _, err := s.store.Do(ctx, store.ChangeMembers(next)); err != nil {
 		return s.meta.Status(err)
 	}

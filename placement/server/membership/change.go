@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/membership/roster"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -21,26 +20,11 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-const (
-	// maxCore is how many voters the core may have.
-	maxCore = 7
-	// helloTimeout is how long a server may take to say which one it is.
-	helloTimeout = 2 * time.Second
-)
+// maxCore is the maximum number of voters of the core.
+const maxCore = 7
 
-// loadGoal reads the present change of the core's members, and the revision of its record; nil if
-// there is none.
-func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
-	g := &serverpb.CoreGoal{}
-	revision, err := meta.Load(v, []byte(meta.CoreGoalKey), g)
-	if err != nil || revision == 0 {
-		return nil, 0, err
-	}
-	return g, revision, nil
-}
-
-// Change records a change of the core's members; the stepper carries it out. Only the leader does
-// it. A request that was recorded or done before is answered and not done again.
+// Change records a change of the core's members. The stepper carries it out. Only the leader
+// answers. A request that was recorded or done before is answered and not done again.
 func (s *Membership) Change(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
@@ -96,25 +80,22 @@ func (s *Membership) Change(
 	}
 	s.config.Logger.Info("a change of the core's members is recorded", "change", g.Id, "what",
 		describeGoal(g))
-	s.core.setStep(0, coreStep{})
+	s.core.setStep(0, roster.Step{})
 	s.core.poke()
 	return &clusterpb.ChangeCoreResponse{Change: g.Id}, nil
 }
 
-// goalOf returns the goal of a request; nil if it is reached already.
+// goalOf returns the goal of a request. It returns nil if the goal is reached already.
 func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	members *storepb.Members, now *serverpb.CoreGoal) (*serverpb.CoreGoal, error) {
-	if s.config.Group == nil || s.config.Hello == nil {
-		return nil, status.Error(codes.Unimplemented, "this server cannot change the core's members")
-	}
 	g := &serverpb.CoreGoal{Learner: r.Learner != ""}
 	in, out := (*storepb.Member)(nil), (*storepb.Member)(nil)
 	if add := r.Add + r.Learner; add != "" {
-		h, err := s.hello(ctx, add, g.Learner)
+		h, err := s.offered(ctx, add, g.Learner)
 		if err != nil {
 			return nil, err
 		}
-		in = memberByServer(members, h.Server)
+		in = roster.ByServer(members, h.Server)
 		if in == nil {
 			if err := s.mayCome(h, add, members); err != nil {
 				return nil, err
@@ -123,14 +104,14 @@ func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 		g.AddServer, g.AddAddress = h.Server, add
 	}
 	if r.Remove != "" {
-		out = findMember(members, r.Remove, g.AddServer)
-		gone := memberWhere(&storepb.Members{Members: members.GetRemoved()},
+		out = roster.Find(members, r.Remove, g.AddServer)
+		gone := roster.Where(&storepb.Members{Members: members.GetRemoved()},
 			func(x *storepb.Member) bool { return x.Address == r.Remove })
 		switch {
 		case out != nil:
 			g.RemoveReplica, g.RemoveAddress = out.Replica, out.Address
 		case now != nil && now.AddAddress == r.Remove && r.Add == "":
-			// It has not been added yet, and will not be.
+			// The member has not been added yet, and will not be added.
 			return &serverpb.CoreGoal{RemoveAddress: r.Remove}, nil
 		case gone == nil:
 			return nil, unknownMember(r.Remove, members)
@@ -143,13 +124,12 @@ func (s *Membership) goalOf(ctx context.Context, r *clusterpb.ChangeCoreRequest,
 	return g, nil
 }
 
-// hello asks the server at an address, which is to be added as a voter or a learner, who it is.
-func (s *Membership) hello(
+// offered asks the server at an address for its identity. The server will be added as a voter or a
+// learner.
+func (s *Membership) offered(
 	ctx context.Context, address string, learner bool,
 ) (*clusterpb.BootstrapHello, error) {
-	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
-	defer cancel()
-	h, err := s.config.Hello(ctx, address)
+	h, err := s.hello(ctx, address)
 	switch {
 	case status.Code(err) == codes.Unimplemented || err == nil && s.older(h):
 		return nil, status.Errorf(codes.FailedPrecondition, "the server at %s does not offer itself "+
@@ -169,10 +149,10 @@ func (s *Membership) hello(
 	return h, nil
 }
 
-// mayCome says why a server cannot become a member; nil if it can.
+// mayCome returns an error if a server cannot become a member.
 func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 	members *storepb.Members) error {
-	removed := memberByServer(&storepb.Members{Members: members.GetRemoved()}, h.Server) != nil
+	removed := roster.ByServer(&storepb.Members{Members: members.GetRemoved()}, h.Server) != nil
 	switch {
 	case removed || h.Removed:
 		return status.Errorf(codes.FailedPrecondition, "the data directory of the server at %s was a "+
@@ -189,46 +169,46 @@ func (s *Membership) mayCome(h *clusterpb.BootstrapHello, address string,
 	if err := s.supportsLevel(h, address); err != nil {
 		return err
 	}
-	return s.knowsCommands(h, address)
+	return s.versions.KnowsCommands(h, address)
 }
 
-// mayBegin says why a change cannot be begun; nil if it can.
+// mayBegin returns an error if a change cannot begin.
 func (s *Membership) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 	members *storepb.Members) error {
 	if g.AddServer == 0 && g.RemoveReplica == 0 {
-		return nil // the request only takes back what is recorded
+		return nil // the request only cancels the recorded change
 	}
 	if err := s.checkVersions(ctx, members, g.RemoveReplica); err != nil {
 		return err
 	}
 	if g.Learner {
-		if err := s.knowLearners(ctx, members); err != nil {
+		if err := s.versions.KnowLearners(ctx, members); err != nil {
 			return err
 		}
 	}
-	out := memberByReplica(members, g.RemoveReplica)
-	n := voters(members)
+	out := roster.ByReplica(members, g.RemoveReplica)
+	n := roster.Voters(members)
 	votes := out != nil && out.Role == storepb.MemberRole_VOTER
 	switch {
 	case g.AddServer == 0 && votes && n == 1:
 		return refuseCore(clusterpb.CoreRefusal_NO_QUORUM, "%s is the only member of the core, and "+
 			"cannot be removed: add another one, or replace it", out.Address)
-	case g.Learner && slices.ContainsFunc(members.GetMembers(), isLearner):
+	case g.Learner && slices.ContainsFunc(members.GetMembers(), roster.IsLearner):
 		return refuseCore(clusterpb.CoreRefusal_TOO_MANY_LEARNERS, "the core has a member without a "+
-			"vote already: let it vote, or remove it; the members are %s", listMembers(members))
+			"vote already: let it vote, or remove it; the members are %s", roster.List(members))
 	case g.AddServer != 0 && !g.Learner && !votes && n >= maxCore:
 		return status.Errorf(codes.FailedPrecondition,
 			"the core has %d members, and can have no more: replace one", n)
 	}
 	progress := s.progress(ctx)
 	l, _ := s.store.Leadership()
-	v := &coreView{members: members, leader: uint64(l.Leader),
-		answers: func(id uint64) bool { return s.answersCore(id, progress) },
-		behind:  func(uint64) string { return "" }}
+	v := &roster.View{Members: members, Leader: uint64(l.Leader),
+		Answers: func(id uint64) bool { return s.answersCore(id, progress) },
+		Behind:  func(uint64) string { return "" }}
 	if g.AddServer == 0 && votes {
 		next := proto.Clone(members).(*storepb.Members)
-		memberByReplica(next, out.Replica).Role = storepb.MemberRole_OUTGOING
-		if why := v.lacks(next); why != "" {
+		roster.ByReplica(next, out.Replica).Role = storepb.MemberRole_OUTGOING
+		if why := v.Lacks(next); why != "" {
 			return refuseCore(clusterpb.CoreRefusal_NO_QUORUM, "without %s the core would have no "+
 				"quorum of members that answer: %s; replace it, or bring others back first", out.Address,
 				why)
@@ -237,18 +217,16 @@ func (s *Membership) mayBegin(ctx context.Context, g *serverpb.CoreGoal,
 	return nil
 }
 
-// checkVersions refuses changes while a member that answers does not know them: it would stop at
-// the entry of the first one.
+// checkVersions refuses a change while a member that answers runs a version without changes of
+// members. That member would stop at the first entry of the change.
 func (s *Membership) checkVersions(
 	ctx context.Context, members *storepb.Members, gone uint64,
 ) error {
 	for _, m := range members.GetMembers() {
-		if m.Replica == gone || s.config.Silent(m.Replica) {
+		if m.Replica == gone || s.config.Peers.Down(m.Replica) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, helloTimeout)
-		h, err := s.config.Hello(limited, m.Address)
-		cancel()
+		h, err := s.hello(ctx, m.Address)
 		if err == nil && s.older(h) {
 			return status.Errorf(codes.FailedPrecondition, "the member of the core at %s runs an older "+
 				"version, which does not know of changed members, or of the coordination store: upgrade "+
@@ -258,24 +236,9 @@ func (s *Membership) checkVersions(
 	return nil
 }
 
-// older says whether a server runs a version that cannot do what members have to.
+// older reports whether a server runs a version that lacks abilities which members need.
 func (s *Membership) older(h *clusterpb.BootstrapHello) bool {
 	return !h.Changes || !h.Coordination && s.coordinationFounded()
-}
-
-// findMember finds a member by its address or its id. Of two at one address it returns the one that
-// is not the newcomer.
-func findMember(members *storepb.Members, name string, newcomer uint64) *storepb.Member {
-	if m := memberWhere(members, func(x *storepb.Member) bool {
-		return x.Address == name && x.Server != newcomer
-	}); m != nil {
-		return m
-	}
-	id, err := strconv.ParseUint(name, 10, 64)
-	if err != nil {
-		return nil
-	}
-	return memberByReplica(members, id)
 }
 
 func sameGoal(a, b *serverpb.CoreGoal) bool {
@@ -283,16 +246,16 @@ func sameGoal(a, b *serverpb.CoreGoal) bool {
 		a.Learner == b.Learner && (a.AddServer != 0 || a.RemoveReplica != 0)
 }
 
-// takesBack says whether a goal removes what the present one adds.
+// takesBack reports whether a goal removes the member that the present goal adds.
 func takesBack(g, now *serverpb.CoreGoal, members *storepb.Members) bool {
 	if g.AddServer != 0 || now.AddServer == 0 {
 		return false
 	}
-	in := memberByServer(members, now.AddServer)
+	in := roster.ByServer(members, now.AddServer)
 	return in == nil && g.RemoveReplica == 0 || in != nil && in.Replica == g.RemoveReplica
 }
 
-// describeGoal says a goal in words.
+// describeGoal describes a goal in words.
 func describeGoal(g *serverpb.CoreGoal) string {
 	switch {
 	case g.AddServer != 0 && g.RemoveReplica != 0:
@@ -306,16 +269,7 @@ func describeGoal(g *serverpb.CoreGoal) string {
 	return g.RemoveAddress + " is removed"
 }
 
-func listMembers(members *storepb.Members) string {
-	var list []string
-	for _, m := range members.GetMembers() {
-		list = append(list, fmt.Sprintf("%s (%d)", m.Address, m.Replica))
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
-}
-
-// List lists the members, as the leader knows them, and what is under way.
+// List lists the members as the leader knows them, and the change that is under way.
 func (s *Membership) List(
 	ctx context.Context, request *clusterpb.ListCoreRequest,
 ) (*clusterpb.ListCoreResponse, error) {
@@ -334,15 +288,12 @@ func (s *Membership) List(
 		coordinator = second.Leader
 	}
 	members := s.store.Members()
-	var followers map[keys.ReplicaID]*clusterpb.CoreFollower
-	if s.config.Group != nil {
-		followers = s.followersOf(ctx, s.config.Group)
-	}
+	followers := s.followersOf(ctx, s.config.Group)
 	r := &clusterpb.ListCoreResponse{Members: s.meta.CoreMembers(),
 		Removed: meta.PublicMembers(members.GetRemoved()),
 		Candidates: s.core.offering(func(server uint64) bool {
-			return memberByServer(members, server) != nil ||
-				memberByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil
+			return roster.ByServer(members, server) != nil ||
+				roster.ByServer(&storepb.Members{Members: members.GetRemoved()}, server) != nil
 		})}
 	for _, m := range r.Members.Members {
 		state := &clusterpb.CoreMemberState{Replica: m.Replica,
@@ -360,8 +311,8 @@ func (s *Membership) List(
 	if g != nil {
 		step := s.core.lastStep()
 		r.Change = &clusterpb.CoreChange{Id: g.Id, Add: g.AddAddress, Remove: g.RemoveAddress,
-			RemoveReplica: g.RemoveReplica, CreatedUnixMs: g.CreatedUnixMs, Step: step.text,
-			WaitsFor: step.waits}
+			RemoveReplica: g.RemoveReplica, CreatedUnixMs: g.CreatedUnixMs, Step: step.Text,
+			WaitsFor: step.Waits}
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/membership/roster"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -14,17 +15,16 @@ import (
 
 // Coordination is a member's part of the coordination store.
 type Coordination struct {
-	// Store is not closed by the Server.
+	// Store is the store. The Membership does not close it.
 	Store *store.Store
 	Group Group
 }
 
-// coordinationState is what this member knows of the coordination store, and of how its members
-// follow those of the core.
+// coordinationState is this member's state of the coordination store and of its changes of members.
 type coordinationState struct {
 	// part is nil until it is open.
 	part atomic.Pointer[Coordination]
-	// leaving is set if this member no longer is one of the core.
+	// leaving is set if this member is no longer a member of the core.
 	leaving atomic.Bool
 	// left is closed when leaving is set.
 	left chan struct{}
@@ -32,46 +32,45 @@ type coordinationState struct {
 
 	mu struct {
 		sync.Mutex
-		// step is the last step, or what it waits for, while this member leads.
-		step coreStep
+		// step is the last step, while this member leads.
+		step roster.Step
 	}
-	// fenced is as that of coreChanges. Of followMembers alone, as is said.
+	// fenced and said have the same meanings as in coreChanges. Only followMembers uses them.
 	fenced [2]uint64
 	said   string
 }
 
-func (c *coordinationState) setStep(step coreStep) {
+func (c *coordinationState) setStep(step roster.Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.step = step
 }
 
-func (c *coordinationState) lastStep() coreStep {
+func (c *coordinationState) lastStep() roster.Step {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.step
 }
 
-// OpenCoordination gives the Server the member's part of the coordination store, once, before
-// Close. Its members follow those of the core from then on, as long as it leads.
+// OpenCoordination gives the Membership this member's part of the coordination store. It is called
+// once, before the Server is closed. From then on, while this member leads the coordination store,
+// the members of that store follow the members of the core.
 func (s *Membership) OpenCoordination(c Coordination) {
 	s.coordination.part.Store(&c)
-	if s.config.Hello != nil {
-		s.weighVersions()
-	}
+	s.versions.Weigh()
 	s.core.poke()
 	s.running.Go(func() { s.followMembers(&c) })
 }
 
-// LeaveCoordination notes that this member no longer is one of the core, and is one of the
-// coordination store only for a moment: it hands over the leadership of that store.
+// LeaveCoordination records that this member is no longer a member of the core. It will soon be
+// removed from the coordination store, and gives up the leadership of that store.
 func (s *Membership) LeaveCoordination() {
 	s.coordination.leaving.Store(true)
 	s.coordination.once.Do(func() { close(s.coordination.left) })
 }
 
-// followMembers has the members of the coordination store follow those of the core, on the member
-// that leads it. It is one goroutine, from OpenCoordination to Close.
+// followMembers makes the members of the coordination store follow the members of the core, on the
+// leader of the coordination store. It is one goroutine, from OpenCoordination to Close.
 func (s *Membership) followMembers(c *Coordination) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -97,7 +96,7 @@ func (s *Membership) followMembers(c *Coordination) {
 		case <-led:
 		case <-core:
 		case <-own:
-			s.core.poke() // the core may wait for it
+			s.core.poke() // the core may wait for the coordination store
 		case <-left:
 			left = nil
 		case <-timer.C:
@@ -105,7 +104,7 @@ func (s *Membership) followMembers(c *Coordination) {
 	}
 }
 
-// tellCoordination logs news.
+// tellCoordination logs a text, unless the last text was the same.
 func (s *Membership) tellCoordination(what, text string) {
 	if s.coordination.said != text {
 		s.coordination.said = text
@@ -113,7 +112,7 @@ func (s *Membership) tellCoordination(what, text string) {
 	}
 }
 
-// followMember takes one step towards the core's members, if they are others.
+// followMember takes one step towards the members of the core, if the members differ.
 func (s *Membership) followMember(ctx context.Context, c *Coordination,
 	l store.Leadership) (underWay bool, err error) {
 	target, members := s.store.Members(), c.Store.Members()
@@ -121,7 +120,7 @@ func (s *Membership) followMember(ctx context.Context, c *Coordination,
 	configuration := store.ConfigurationOf(members)
 	if target.GetVersion() <= members.GetVersion() && !leaving &&
 		configuration.Electable(keys.ReplicaID(l.Leader)) {
-		s.coordination.setStep(coreStep{})
+		s.coordination.setStep(roster.Step{})
 		return false, nil
 	}
 	progress := s.progressOf(ctx, c.Group)
@@ -129,41 +128,42 @@ func (s *Membership) followMember(ctx context.Context, c *Coordination,
 		return true, nil // this member no longer leads
 	}
 	applied := c.Group.Applied()
-	v := &followView{leaving: leaving,
-		gone: s.config.Silent,
-		coreView: coreView{members: members, leader: uint64(l.Leader),
-			answers: func(id uint64) bool { return s.answersCore(id, progress) },
-			averse:  s.config.Averse,
-			behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}}
-	step := followStepOf(target, v)
+	v := &roster.FollowView{Leaving: leaving,
+		Gone: s.config.Peers.Down,
+		View: roster.View{Members: members, Leader: uint64(l.Leader),
+			Answers: func(id uint64) bool { return s.answersCore(id, progress) },
+			Averse:  s.config.Peers.LeaderAverse,
+			Behind:  func(id uint64) string { return behind(progress[keys.ReplicaID(id)], applied) }}}
+	step := roster.FollowStep(target, v)
 	s.coordination.setStep(step)
-	text := step.text
-	if step.waits != "" {
-		text += ": " + step.waits
+	text := step.Text
+	if step.Waits != "" {
+		text += ": " + step.Waits
 	}
 	s.tellCoordination("changing the members of the coordination store", text)
 	switch {
-	case step.waits != "":
+	case step.Waits != "":
 		return true, nil
-	case step.done:
+	case step.Done:
 		return false, nil
-	case step.transfer != 0:
-		c.Group.TransferLeader(l.Term, keys.ReplicaID(step.transfer))
+	case step.Transfer != 0:
+		c.Group.TransferLeader(l.Term, keys.ReplicaID(step.Transfer))
 		return true, nil
 	}
-	// As Server.fence.
+	// This is the same as in Membership.fence.
 	if at := [2]uint64{l.Term, members.GetVersion()}; s.coordination.fenced != at {
 		if _, err := c.Store.Do(ctx, store.If(nil, nil, nil)); err != nil {
 			return true, err
 		}
 		s.coordination.fenced = at
 	}
-	_, err = c.Store.Do(ctx, store.FollowMembers(members.GetVersion(), step.next))
+	_, err = c.Store.Do(ctx, store.FollowMembers(members.GetVersion(), step.Next))
 	return true, err
 }
 
-// coordinationLags returns what a step of the core's members waits for in the coordination store;
-// empty: nothing. A store that is not founded yet is founded with the members of that time.
+// coordinationLags returns what a step of the core's members must wait for in the coordination
+// store. It is empty if there is nothing. A store that is not founded yet will be founded with the
+// members of that time.
 func (s *Membership) coordinationLags(v *store.View, members *storepb.Members) (string, error) {
 	founding, _, err := loadCoordinationFounding(v)
 	if err != nil || founding == nil || !s.config.Coordination {
@@ -185,14 +185,14 @@ func (s *Membership) coordinationLags(v *store.View, members *storepb.Members) (
 		text += "; no leader of it is known"
 	case !l.IsLeader:
 		text += fmt.Sprintf("; member %d leads it", l.Leader)
-	case step.waits != "":
-		text += fmt.Sprintf("; it %s: %s", step.text, step.waits)
+	case step.Waits != "":
+		text += fmt.Sprintf("; it %s: %s", step.Text, step.Waits)
 	}
 	return text, nil
 }
 
-// coordinationHas reports whether the coordination store may still have the member of a server that
-// no longer is one of the core.
+// coordinationHas reports whether the coordination store may still have a server that is no longer
+// a member of the core.
 func (s *Membership) coordinationHas(
 	v *store.View, members *storepb.Members, server uint64,
 ) (bool, error) {
@@ -201,10 +201,11 @@ func (s *Membership) coordinationHas(
 		return true, err
 	}
 	c := s.coordination.part.Load()
-	return c != nil && memberByServer(c.Store.Members(), server) != nil, nil
+	return c != nil && roster.ByServer(c.Store.Members(), server) != nil, nil
 }
 
-// coordinationFounded says whether the members have to know of the coordination store.
+// coordinationFounded reports whether members must have a version that knows the coordination
+// store.
 func (s *Membership) coordinationFounded() bool {
 	founding, err := CoordinationFounding(s.store)
 	return founding != nil || err != nil

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// checkTimeout is how long a member may take to report its health.
+	// checkTimeout is the time that a member has to report its health.
 	checkTimeout = time.Second
-	// activeAgain is the time after which a member that does not seem to answer is looked at again:
-	// Raft takes all followers for inactive for a moment, each time it has checked the quorum.
+	// activeAgain is the time after which a member that seems not to answer is checked again. Each
+	// time Raft has checked the quorum, it takes all followers for inactive for a moment.
 	activeAgain = 300 * time.Millisecond
 )
 
-// Health returns what this member knows of itself and of the others. Any member answers, whether it
-// leads or not.
+// Health returns this member's report about itself and the other members. Any member answers,
+// whether it leads or not.
 func (s *Membership) Health(
 	ctx context.Context, r *clusterpb.CheckRequest,
 ) (*clusterpb.MemberHealth, error) {
@@ -34,35 +34,25 @@ func (s *Membership) Health(
 	return s.health(ctx), nil
 }
 
-// DiskState says how the disk is that a member writes its log to.
-type DiskState struct {
-	// Slow is set if the log takes many times longer to sync than the logs of other members;
-	// Stalled, if a write has not ended for longer than an election timeout.
-	Slow, Stalled bool
-	// Sync is how long a sync takes; 0: it is not known.
-	Sync time.Duration
-}
-
-// health is what this member says of itself and of the others.
+// health is this member's report about itself and the other members.
 func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
-	h := &clusterpb.MemberHealth{}
-	if s.config.Own.NotReady != nil {
-		h.NotReady = s.config.Own.NotReady()
-	}
-	if s.config.Own.Disk != nil {
-		d := s.config.Own.Disk()
-		h.DiskSlow, h.DiskStalled, h.SyncMicros = d.Slow, d.Stalled, uint64(d.Sync.Microseconds())
-	}
+	own := s.config.Own
+	disk, delays := own.Disk(), own.Delays()
+	h := &clusterpb.MemberHealth{NotReady: own.NotReady(), DiskSlow: disk.Slow,
+		DiskStalled: disk.Stalled, SyncMicros: uint64(disk.Sync.Microseconds()),
+		ProcessorWaitMicros: uint64(delays.ProcessorWait.Microseconds())}
 	members := s.store.Members().GetMembers()
 	for _, m := range members {
-		if s.config.Silent(m.Replica) {
+		if took := delays.RoundTrips[m.Replica]; took > 0 {
+			h.RoundTrips = append(h.RoundTrips,
+				&clusterpb.PeerRoundTrip{Peer: m.Replica, Micros: uint64(took.Microseconds())})
+		}
+		if s.config.Peers.Down(m.Replica) {
 			h.Silent = append(h.Silent, m.Replica)
 		}
 	}
-	if s.config.Own.CoordinationErr != nil {
-		if err := s.config.Own.CoordinationErr(); err != nil {
-			h.CoordinationFailed = "its log says why" // anybody may ask, and the error can name a key
-		}
+	if own.CoordinationErr() != nil {
+		h.CoordinationFailed = "its log says why" // anybody may ask, and the error can contain a key
 	}
 	part := s.coordination.part.Load()
 	if part == nil {
@@ -81,7 +71,7 @@ func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 	}
 	followers := s.followersOf(ctx, part.Group)
 	if followers == nil {
-		return h // it does not lead any more
+		return h // this member does not lead any more
 	}
 	h.LeadsCoordination = true
 	for _, m := range part.Store.Members().GetMembers() {
@@ -94,8 +84,8 @@ func (s *Membership) health(ctx context.Context) *clusterpb.MemberHealth {
 	return h
 }
 
-// followersOf returns what this member, as the leader of a group, knows of the others; nil if it
-// does not lead.
+// followersOf returns what this member, as the leader of a group, knows of the other members. It
+// returns nil if this member does not lead.
 func (s *Membership) followersOf(
 	ctx context.Context, of Group,
 ) map[keys.ReplicaID]*clusterpb.CoreFollower {
@@ -112,9 +102,9 @@ func (s *Membership) followersOf(
 		for id, p := range progress {
 			f := follower(id, p, applied)
 			f.Answers = s.answersCore(f.Replica, progress) ||
-				followers[id].GetAnswers() && !s.config.Silent(f.Replica)
+				followers[id].GetAnswers() && !s.config.Peers.Down(f.Replica)
 			followers[id] = f
-			all = all && (f.Answers || s.config.Silent(f.Replica))
+			all = all && (f.Answers || s.config.Peers.Down(f.Replica))
 		}
 		if all || look > 0 {
 			break
@@ -128,16 +118,16 @@ func (s *Membership) followersOf(
 	return followers
 }
 
-// follower returns a follower's progress in its reported form, without whether it answers. applied
-// is the leader's applied index.
+// follower converts a follower's progress to the reported form. It does not set whether the
+// follower answers. applied is the leader's applied index.
 func follower(id keys.ReplicaID, p group.Progress, applied uint64) *clusterpb.CoreFollower {
 	return &clusterpb.CoreFollower{Replica: uint64(id), Behind: applied - min(applied, p.Match),
-		Snapshot: p.Snapshot || p.Match == 0} // without any entry it needs one
+		Snapshot: p.Snapshot || p.Match == 0} // a follower without any entry needs a snapshot
 }
 
-// checkMembers asks all members that answer for their health, and adds it to what is known of them.
-// A member of a version that does not know the call is left out. A member that does not answer the
-// call counts as not ready: its server may be starting, or have come to a standstill.
+// checkMembers asks all members that answer for their health, and adds the reports. A member of a
+// version that does not know the call is skipped. A member that does not answer the call counts as
+// not ready: its server may be starting, or may hang.
 func (s *Membership) checkMembers(
 	ctx context.Context, members []*clusterpb.CoreMember, states []*clusterpb.CoreMemberState,
 ) {
@@ -150,8 +140,8 @@ func (s *Membership) checkMembers(
 			switch {
 			case keys.ReplicaID(m.Replica) == l.Leader:
 				states[i].Health = s.health(ctx)
-			case s.config.Check != nil && states[i].Answers:
-				h, err := s.config.Check(ctx, m.Address)
+			case states[i].Answers:
+				h, err := s.config.Servers.Check(ctx, m.Address)
 				if err != nil && status.Code(err) != codes.Unimplemented {
 					h = &clusterpb.MemberHealth{NotReady: []string{"it does not say how it is: " +
 						wire.Reason(err)}}

@@ -3,32 +3,27 @@ package membership
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/placement/server/membership/roster"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Group is what changing the core's members needs of its Raft group; host.Group has it.
-type Group interface {
-	// Applied is the last applied index.
-	Applied() uint64
-	// Followers reports the followers' progress, at once or later; nil if this member does not lead.
-	Followers(report func(map[keys.ReplicaID]group.Progress))
-	// TransferLeader hands the leadership of a term to a member, if the term is the present one.
-	TransferLeader(term uint64, to keys.ReplicaID)
-}
-
 const (
-	// candidateAge is how long a server counts as a candidate after its last announcement.
+	// candidateAge is the time for which a server counts as a candidate after its last announcement.
 	candidateAge = 10 * time.Second
-	// maxCandidates bounds those that are remembered.
+	// maxCandidates limits the number of remembered candidates.
 	maxCandidates = 64
-	// nearlyAll is how many entries a member may lack that is made a voter, or takes the
-	// leadership: it gets them within a moment.
+	// nearlyAll is the maximum number of entries that a member may lack when it becomes a voter or
+	// takes the leadership. It receives them within a moment.
 	nearlyAll = 64
 )
 
@@ -40,20 +35,20 @@ type coreChanges struct {
 	mu struct {
 		sync.Mutex
 		candidates map[uint64]candidate
-		// step is the last step, or what it waits for, as the leader of a term; and since when it
-		// is that.
-		step     coreStep
+		// step is the last step, taken or waiting, as the leader of a term. The time since which the step
+		// is the same follows.
+		step     roster.Step
 		stepTerm uint64
 		since    time.Time
 	}
-	// fenced is the term, and the version of the members, after which an entry is known to be
-	// committed. Only the stepper uses it.
+	// fenced has a term and a version of the members. In that term, an entry after the one with that
+	// version of the members is known to be committed. Only the stepper uses it.
 	fenced [2]uint64
-	// informed is when silent nodes were last told of the members, and next the node to continue
-	// with. Only the stepper uses them.
+	// informed is the time at which silent nodes were last told the members. next is the node to
+	// continue with. Only the stepper uses them.
 	informed time.Time
 	next     int
-	// said is what was last logged of a change. Only the stepper uses it.
+	// said is the last logged text about a change. Only the stepper uses it.
 	said string
 }
 
@@ -74,7 +69,7 @@ func (c *coreChanges) poke() {
 	}
 }
 
-// offer notes a server that offers itself.
+// offer records a server that offers itself.
 func (c *coreChanges) offer(r *clusterpb.AnnounceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +87,7 @@ func (c *coreChanges) expireLocked() {
 	}
 }
 
-// offering lists the servers that offer themselves, without those that are, or were, members.
+// offering lists the servers that offer themselves, without present and former members.
 func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.CoreCandidate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,17 +105,17 @@ func (c *coreChanges) offering(member func(server uint64) bool) []*clusterpb.Cor
 	return list
 }
 
-func (c *coreChanges) setStep(term uint64, s coreStep) {
+func (c *coreChanges) setStep(term uint64, s roster.Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.mu.step
-	if before.text != s.text || before.waits != s.waits || c.mu.stepTerm != term {
+	if before.Text != s.Text || before.Waits != s.Waits || c.mu.stepTerm != term {
 		c.mu.since = time.Now()
 	}
 	c.mu.step, c.mu.stepTerm = s, term
 }
 
-// stepAge returns how long the last step has been the same; 0 if there was none.
+// stepAge returns for how long the last step has been the same. It returns 0 if there was no step.
 func (c *coreChanges) stepAge() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,21 +125,19 @@ func (c *coreChanges) stepAge() time.Duration {
 	return time.Since(c.mu.since)
 }
 
-func (c *coreChanges) lastStep() coreStep {
+func (c *coreChanges) lastStep() roster.Step {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.step
 }
 
-// progress asks the group for the progress of the other members; nil if this one does not lead.
+// progress asks the group for the progress of the other members. It returns nil if this member does
+// not lead.
 func (s *Membership) progress(ctx context.Context) map[keys.ReplicaID]group.Progress {
-	if s.config.Group == nil {
-		return nil
-	}
 	return s.progressOf(ctx, s.config.Group)
 }
 
-// progressOf is progress for either of the groups of the core's members.
+// progressOf does the same for either of the two groups of the core's members.
 func (s *Membership) progressOf(ctx context.Context, of Group) map[keys.ReplicaID]group.Progress {
 	found := make(chan map[keys.ReplicaID]group.Progress, 1)
 	of.Followers(func(p map[keys.ReplicaID]group.Progress) { found <- p })
@@ -157,11 +150,45 @@ func (s *Membership) progressOf(ctx context.Context, of Group) map[keys.ReplicaI
 	return nil
 }
 
-// answersCore says whether a member was heard of lately.
+// answersCore reports whether a member was heard recently.
 func (s *Membership) answersCore(id uint64, progress map[keys.ReplicaID]group.Progress) bool {
 	p, ok := progress[keys.ReplicaID(id)]
 	if !ok || !p.Active {
 		return false
 	}
-	return !s.config.Silent(id)
+	return !s.config.Peers.Down(id)
+}
+
+// behind describes what a member lacks.
+func behind(p group.Progress, applied uint64) string {
+	switch {
+	case p.Match == 0:
+		return "it has nothing yet"
+	case p.Snapshot:
+		return "a snapshot is on its way"
+	case p.Match+nearlyAll < applied:
+		return fmt.Sprintf("it has the log up to %d of %d", p.Match, applied)
+	}
+	return ""
+}
+
+// loadGoal reads the present change of the core's members and the revision of its record. It
+// returns nil if there is no change.
+func loadGoal(v *store.View) (*serverpb.CoreGoal, uint64, error) {
+	g := &serverpb.CoreGoal{}
+	revision, err := meta.Load(v, []byte(meta.CoreGoalKey), g)
+	if err != nil || revision == 0 {
+		return nil, 0, err
+	}
+	return g, revision, nil
+}
+
+// helloTimeout is the time that a server has to answer with its identity.
+const helloTimeout = 2 * time.Second
+
+// hello asks the server at an address for its identity.
+func (s *Membership) hello(ctx context.Context, address string) (*clusterpb.BootstrapHello, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	return s.config.Servers.Hello(ctx, address)
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // Collectors returns the metrics of the core's members. On a member that does not lead the core all
-// of them are 0, except members_version_unknown: its knowledge of the others may be old.
+// of them are 0, except members_version_unknown.
 func (s *Membership) Collectors() []prometheus.Collector {
-	// Each member says what it has heard itself, whether it leads or not.
+	// For this metric each member reports what it has heard itself, whether it leads or not.
 	all := []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tidemark_core_members_version_unknown",
 		Help: "Members of the core whose versions are not known to this member, because they have " +
 			"not answered since it was started. Until they answer, no NOSPACE alarm is raised.",
 	}, func() float64 {
-		unheard, _ := s.UnknowingMembers()
+		unheard, _ := s.versions.Unknowing()
 		return float64(len(unheard))
 	})}
 	gauge := func(name, help string, value func() float64) {
@@ -50,7 +50,7 @@ func (s *Membership) Collectors() []prometheus.Collector {
 	gauge("members_silent", "Members of the core of which the leader has heard nothing for an election "+
 		"timeout.", func() (n float64) {
 		for _, x := range s.meta.Members() {
-			if s.config.Silent(x.Replica) {
+			if s.config.Peers.Down(x.Replica) {
 				n++
 			}
 		}

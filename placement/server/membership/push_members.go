@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// informEvery is the interval at which silent nodes are told the members of the core,
-	// maxInformed bounds how many of them at a time.
+	// informEvery is the interval at which silent nodes are told the members of the core. maxInformed
+	// limits how many nodes are told at a time.
 	informEvery = 5 * time.Second
 	maxInformed = 16
 )
 
-// informNodes tells nodes that have fallen silent the members of the core: a node that knows only
-// addresses that no longer are those of members cannot find out by itself. The stepper calls it.
+// informNodes sends the members of the core to silent nodes. A node that knows only outdated
+// addresses of members cannot find the members itself. The stepper calls informNodes.
 func (s *Membership) informNodes(l store.Leadership) {
-	if s.config.Inform == nil || time.Since(s.core.informed) < informEvery {
+	if time.Since(s.core.informed) < informEvery {
 		return
 	}
 	s.core.informed = time.Now()
 	nodes, err := meta.LoadNodes(s.store.Stale())
 	if err != nil {
-		return // it is tried again
+		return // the stepper tries again later
 	}
 	var silent []string
 	for _, n := range nodes {
@@ -38,7 +38,7 @@ func (s *Membership) informNodes(l store.Leadership) {
 	var all sync.WaitGroup
 	for i := range min(maxInformed, len(silent)) {
 		address := silent[(s.core.next+i)%len(silent)]
-		all.Go(func() { _ = s.config.Inform(ctx, address, s.meta.CoreMembers()) })
+		all.Go(func() { _ = s.config.Servers.Inform(ctx, address, s.meta.CoreMembers()) })
 	}
 	s.core.next += maxInformed
 	all.Wait()

@@ -7,11 +7,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/membership/roster"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// refuseCore refuses a change of the core's members, with a reason that programs can read.
+// refuseCore refuses a change of the core's members, with a machine-readable reason.
 func refuseCore(reason clusterpb.CoreRefusal_Reason, format string, args ...any) error {
 	code := codes.FailedPrecondition
 	if reason == clusterpb.CoreRefusal_NOT_FOUND {
@@ -24,8 +25,8 @@ func refuseCore(reason clusterpb.CoreRefusal_Reason, format string, args ...any)
 	return st.Err()
 }
 
-// RefusalOf is why a change of the core's members was refused, of an error of ChangeCore; OTHER
-// if it does not say.
+// RefusalOf returns the reason why a change of the core's members was refused, from an error of
+// ChangeCore. It returns OTHER if the error has no reason.
 func RefusalOf(err error) clusterpb.CoreRefusal_Reason {
 	for _, detail := range status.Convert(err).Details() {
 		if r, ok := detail.(*clusterpb.CoreRefusal); ok {
@@ -37,12 +38,10 @@ func RefusalOf(err error) clusterpb.CoreRefusal_Reason {
 
 func unknownMember(name string, members *storepb.Members) error {
 	return refuseCore(clusterpb.CoreRefusal_NOT_FOUND,
-		"%s is not a member of the core; the members are %s", name, listMembers(members))
+		"%s is not a member of the core; the members are %s", name, roster.List(members))
 }
 
-func isLearner(m *storepb.Member) bool { return m.GetRole() == storepb.MemberRole_LEARNER }
-
-// soundChange returns what is wrong with a request, whatever the members are.
+// soundChange returns an error if a request is not valid, whatever the members are.
 func soundChange(r *clusterpb.ChangeCoreRequest) error {
 	switch {
 	case r.Add == "" && r.Remove == "" && r.Learner == "" && r.Move == "":
@@ -61,26 +60,26 @@ func soundChange(r *clusterpb.ChangeCoreRequest) error {
 	return nil
 }
 
-// moveMember records another address of a member, before its server announces it from there. The
-// server's announcement replaces it by the address that the server has.
+// moveMember records another address of a member, before the member's server announces itself from
+// there. The server's announcement replaces the recorded address by the server's own.
 func (s *Membership) moveMember(
 	ctx context.Context, r *clusterpb.ChangeCoreRequest,
 ) (*clusterpb.ChangeCoreResponse, error) {
-	// Two members that are moved to one address at a time take turns.
+	// If two members are moved to one address at the same time, they take turns.
 	_, done, err := s.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	members := s.store.Members()
-	m := findMember(members, r.Move, 0)
+	m := roster.Find(members, r.Move, 0)
 	if m == nil {
 		return nil, unknownMember(r.Move, members)
 	}
 	if m.Address == r.MoveTo {
 		return &clusterpb.ChangeCoreResponse{}, nil
 	}
-	if other := memberWhere(members, func(x *storepb.Member) bool {
+	if other := roster.Where(members, func(x *storepb.Member) bool {
 		return x.Address == r.MoveTo
 	}); other != nil {
 		return nil, refuseCore(clusterpb.CoreRefusal_ADDRESS_TAKEN, "member %d of the core is at %s",

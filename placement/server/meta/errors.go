@@ -24,7 +24,7 @@ func (r *Records) Refused(leader keys.ReplicaID) error {
 		&clusterpb.CoreHint{Leader: address, Members: r.CoreMembers()})
 }
 
-// Status gives an error of the store its code.
+// Status converts an error of the store to a status.
 func (r *Records) Status(err error) error {
 	var not *store.NotLeaderError
 	switch {
@@ -37,14 +37,14 @@ func (r *Records) Status(err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, err.Error())
 	case errors.Is(err, store.ErrTooLarge):
-		// The command would be no smaller the next time.
+		// A retry would not make the command smaller.
 		return status.Error(codes.InvalidArgument, "the core: "+err.Error())
 	}
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	// Everything else is the core's momentary state, and it is safe to ask again: see the package's
-	// comment on tokens.
+	// Every other error comes from a temporary state of the core. A retry is safe, because requests
+	// that must not be done twice carry tokens (package keyspaces).
 	return hint.Unavailable("the core: %v", err)
 }
 
@@ -54,8 +54,8 @@ func UnknownKeyspace(name string) error {
 		keys.Pretty([]byte(name)))
 }
 
-// Conflict returns an error that says that something changed between reading and writing; trying
-// again is safe.
+// Conflict returns an error which says that a record changed between reading and writing. A retry
+// is safe.
 func Conflict(what string) error {
 	return hint.Unavailable("the core's record of %s changed meanwhile; try again", what)
 }

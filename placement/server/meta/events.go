@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// maxEvents is how many events are kept; the oldest go.
+	// maxEvents is the number of events that are kept. The oldest are removed.
 	maxEvents = 10_000
 
-	// eventPage is how many are read at a time.
+	// eventPage is the number of events that are read at a time.
 	eventPage = 500
 )
 
-// CommitEvent writes if the conditions hold, and adds an event to the log together with the writes;
-// false: the conditions do not hold, and nothing was done.
+// CommitEvent writes if the conditions hold, and adds an event to the log in the same transaction.
+// It returns false if the conditions do not hold. Then nothing is written.
 func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 	conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
 	for {
@@ -40,14 +40,14 @@ func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 		if ok || err != nil {
 			return ok, err
 		}
-		// This member has seen the failed commit, so its store has what the commit has met.
+		// This member has applied the failed commit, so its store has the state that the commit met.
 		if _, now, err := LoadID(r.store.Stale(), []byte(eventsKey)); now == revision || err != nil {
 			return false, err
 		}
 	}
 }
 
-// EventsBackwards calls f with the events, the newest first, until it returns false.
+// EventsBackwards calls f with each event, the newest first, until f returns false.
 func EventsBackwards(v *store.View, f func(*clusterpb.Event) bool) error {
 	last, _, err := LoadID(v, []byte(eventsKey))
 	if err != nil {

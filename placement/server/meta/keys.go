@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// ReservedPrefix begins placement's own keys in the core's store. Clients may read them and not
-	// write them.
+	// ReservedPrefix is the prefix of placement's own keys in the core's store. Clients may read these
+	// keys but not write them.
 	ReservedPrefix = "/_tidemark/"
-	// TablePrefix begins those that are sent to nodes and clients.
+	// TablePrefix is the prefix of the records that are sent to nodes and clients.
 	TablePrefix = ReservedPrefix + "table/"
 
 	NodePrefix      = TablePrefix + "node/"      // node -> clusterpb.Node
@@ -49,27 +49,29 @@ const (
 	// SchedulePrefix: name -> clusterpb.BackupSchedule
 	SchedulePrefix = ReservedPrefix + "backup-schedule/"
 
-	// GuardKey has the clusterpb.GuardState; absent: servers never had to follow users and roles.
+	// GuardKey has the clusterpb.GuardState. It is absent if servers never had to follow users and
+	// roles.
 	GuardKey = ReservedPrefix + "guard"
-	// RecoveredKey is there when the core has gone on from one member, until GuardKey is put off.
+	// RecoveredKey exists after the core has continued from one member, until the record of GuardKey
+	// is turned off.
 	RecoveredKey = ReservedPrefix + "recovered"
 
-	// LevelKey has the serverpb.Level; absent: the cluster is at level 0.
+	// LevelKey has the serverpb.Level. It is absent if the cluster is at level 0.
 	LevelKey = ReservedPrefix + "level"
 
 	// CoordinationKey has the storepb.Members with which the coordination store was founded.
 	CoordinationKey = ReservedPrefix + "coordination"
 
-	// MaxGCWindow bounds the GC window of a keyspace: 100 years, in seconds.
+	// MaxGCWindow is the maximum GC window of a keyspace: 100 years, in seconds.
 	MaxGCWindow = 100 * 366 * 24 * 3600
-	// MaxTextBytes bounds addresses, localities, tags, versions and sentences, each.
+	// MaxTextBytes is the maximum length of an address, a locality, a tag, a version or a sentence.
 	MaxTextBytes = 1024
-	// Chunk is how many partitions one transaction writes or removes.
+	// Chunk is the number of partitions that one transaction writes or removes.
 	Chunk = 256
-	// MaxTokens is how many creations and drops are remembered.
+	// MaxTokens is the number of creations and drops that are remembered.
 	MaxTokens = 1024
 
-	// nodeLeases is where the ids of nodes' leases begin: beyond what clients are likely to choose.
+	// nodeLeases is the first id of nodes' leases. Clients are unlikely to choose ids in this range.
 	nodeLeases = 0x7469_6465_0000_0000
 )
 
@@ -79,15 +81,15 @@ func NodeKey(id keys.NodeID) []byte { return fmt.Appendf(nil, "%s%016x", NodePre
 // AliveKey is the key that a node has under its lease.
 func AliveKey(id keys.NodeID) []byte { return fmt.Appendf(nil, "%s%016x", AlivePrefix, uint64(id)) }
 
-// DirectoryKey is the key of the directory that a node has.
+// DirectoryKey is the key of the record with a node's directory.
 func DirectoryKey(id keys.NodeID) []byte {
 	return fmt.Appendf(nil, "%s%016x", directoryPrefix, uint64(id))
 }
 
-// ServerKey is the key of the node that a directory has.
+// ServerKey is the key of the record with the node that a directory belongs to.
 func ServerKey(server uint64) []byte { return fmt.Appendf(nil, "%s%016x", serverPrefix, server) }
 
-// NameKey is the key of a keyspace's name.
+// NameKey is the key of the record with the id of a keyspace's name.
 func NameKey(name string) []byte { return []byte(NamePrefix + name) }
 
 // TokenKey is the key of the token with a number.
@@ -103,7 +105,7 @@ func KeyspaceKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", KeyspacePrefix, uint32(id))
 }
 
-// CreationKey is the key of what is left to do of a creation.
+// CreationKey is the key of the record with the remaining work of a creation.
 func CreationKey(id keys.KeyspaceID) []byte {
 	return fmt.Appendf(nil, "%s%08x", CreationPrefix, uint32(id))
 }
@@ -118,7 +120,7 @@ func OperatorKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", OperatorPrefix, uint64(id))
 }
 
-// HeldKey is the key of a partition that an operator of its left neighbour merges.
+// HeldKey is the key that marks a partition which an operator of its left neighbour merges.
 func HeldKey(id keys.PartitionID) []byte {
 	return fmt.Appendf(nil, "%s%016x", HeldPrefix, uint64(id))
 }
@@ -135,7 +137,7 @@ func PartitionKey(ks keys.KeyspaceID, id keys.PartitionID) []byte {
 
 func eventKey(number uint64) []byte { return fmt.Appendf(nil, "%s%016x", eventPrefix, number) }
 
-// LastID reads the hexadecimal id with which a key of the table ends.
+// LastID reads the hexadecimal id at the end of a key of the table.
 func LastID(key []byte, digits int) (id uint64, err error) {
 	if len(key) < digits {
 		return 0, fmt.Errorf("the core's key %s is malformed", keys.Pretty(key))
@@ -153,7 +155,7 @@ func LastID(key []byte, digits int) (id uint64, err error) {
 	return id, nil
 }
 
-// EncodeID is an id as it is stored.
+// EncodeID returns the stored form of an id.
 func EncodeID(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
 func decodeID(value []byte) (uint64, error) {
@@ -163,8 +165,8 @@ func decodeID(value []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(value), nil
 }
 
-// Encode encodes a record. Text in it that is not UTF-8, which protobuf refuses, is replaced: a
-// reason may quote an error of another server. Nothing else can fail to be encoded.
+// Encode encodes a record. It replaces text that is not valid UTF-8, which protobuf refuses: a
+// reason may quote an error of another server. No other error is possible.
 func Encode(r proto.Message) []byte {
 	value, err := proto.Marshal(r)
 	if err == nil {
@@ -180,7 +182,7 @@ func Encode(r proto.Message) []byte {
 	return value
 }
 
-// replaceInvalidText replaces what is not UTF-8 in the strings of a message.
+// replaceInvalidText replaces invalid UTF-8 in the strings of a message.
 func replaceInvalidText(m proto.Message) error {
 	return protorange.Range(m.ProtoReflect(), func(path protopath.Values) error {
 		last := path.Index(-1)
@@ -200,13 +202,13 @@ func replaceInvalidText(m proto.Message) error {
 	})
 }
 
-// Malformed says that the record of a key cannot be read.
+// Malformed returns the error for a record that cannot be decoded.
 func Malformed(key []byte, err error) error {
 	return fmt.Errorf("the core's record %s is malformed: %w", keys.Pretty(key), err)
 }
 
-// All reads the records under a prefix, in the order of their keys. An error is the last that it
-// yields.
+// All yields the records under a prefix, in the order of their keys. After an error it yields
+// nothing more.
 func All[T any, R interface {
 	*T
 	proto.Message
@@ -230,7 +232,8 @@ func All[T any, R interface {
 	}
 }
 
-// Load reads a record, and the revision at which it was written; 0 if it is not there.
+// Load reads a record and the revision at which it was written. The revision is 0 if the record
+// does not exist.
 func Load(v *store.View, key []byte, r proto.Message) (revision uint64, err error) {
 	kv, err := v.Get(key)
 	if err != nil || kv == nil {
@@ -242,7 +245,7 @@ func Load(v *store.View, key []byte, r proto.Message) (revision uint64, err erro
 	return kv.ModRevision, nil
 }
 
-// LoadID reads an id; 0 if it is not there.
+// LoadID reads an id. The id is 0 if the record does not exist.
 func LoadID(v *store.View, key []byte) (id, revision uint64, err error) {
 	kv, err := v.Get(key)
 	if err != nil || kv == nil {
@@ -252,7 +255,7 @@ func LoadID(v *store.View, key []byte) (id, revision uint64, err error) {
 	return id, kv.ModRevision, err
 }
 
-// LoadIDs reads the counters, which begin with the first ids.
+// LoadIDs reads the counters. If they do not exist, it returns the first ids.
 func LoadIDs(v *store.View) (ids *serverpb.Ids, revision uint64, err error) {
 	ids = &serverpb.Ids{}
 	if revision, err = Load(v, []byte(IDsKey), ids); err == nil && revision == 0 {

@@ -6,12 +6,12 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// coreMembers returns a record of members in the form that others get.
+// coreMembers converts a record of members to the public form.
 func coreMembers(m *storepb.Members) *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Version: m.GetVersion(), Members: PublicMembers(m.GetMembers())}
 }
 
-// PublicMembers are members as others are told of them.
+// PublicMembers converts members to the form that is sent to others.
 func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
 	list := make([]*clusterpb.CoreMember, len(members))
 	for i, x := range members {
@@ -21,8 +21,8 @@ func PublicMembers(members []*storepb.Member) []*clusterpb.CoreMember {
 	return list
 }
 
-// CoreMembers returns the members of the core as of what is applied here; the founders while
-// nothing is applied.
+// CoreMembers returns the members of the core in the applied state of this member. Before the first
+// record is applied, it returns the founders.
 func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	if m := r.store.Members(); len(m.GetMembers()) > 0 {
 		return coreMembers(m)
@@ -30,10 +30,10 @@ func (r *Records) CoreMembers() *clusterpb.CoreMembers {
 	return &clusterpb.CoreMembers{Members: r.founders}
 }
 
-// Members returns those of CoreMembers.
+// Members returns the members of CoreMembers.
 func (r *Records) Members() []*clusterpb.CoreMember { return r.CoreMembers().Members }
 
-// Address returns the address of a member; empty if there is no such member.
+// Address returns the address of a member. It is empty if there is no such member.
 func (r *Records) Address(id keys.ReplicaID) string {
 	for _, m := range r.Members() {
 		if m.Replica == uint64(id) {
@@ -43,8 +43,8 @@ func (r *Records) Address(id keys.ReplicaID) string {
 	return ""
 }
 
-// LeaderAddress returns the address of the core's leader, as far as this member knows; empty if it
-// does not.
+// LeaderAddress returns the address of the core's leader. It is empty if this member does not know
+// the leader.
 func (r *Records) LeaderAddress() string {
 	l, _ := r.store.Leadership()
 	return r.Address(l.Leader)

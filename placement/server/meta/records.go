@@ -15,31 +15,31 @@ import (
 
 // Limits and defaults of the whole cluster.
 const (
-	// NodeLeaseTime is how long a node counts as alive after its last heartbeat.
+	// NodeLeaseTime is the time for which a node counts as alive after its last heartbeat.
 	NodeLeaseTime = 9 * time.Second
-	// MaxPartitions and MaxKeyspaces bound the partitions and keyspaces of the cluster.
+	// MaxPartitions and MaxKeyspaces limit the partitions and keyspaces of the cluster.
 	MaxPartitions = 1_000_000
 	MaxKeyspaces  = 10_000
-	// A keyspace has DefaultReplicas replicas, and keeps old versions for DefaultGCWindow, unless it
-	// says otherwise.
+	// DefaultReplicas is the default number of replicas of a keyspace. DefaultGCWindow is the default
+	// time for which a keyspace keeps old versions.
 	DefaultReplicas = 3
 	DefaultGCWindow = time.Hour
-	// ClosedTimestampLag is how far the closed timestamps of new keyspaces lag behind the clock.
+	// ClosedTimestampLag is the lag of the closed timestamps of new keyspaces behind the clock.
 	ClosedTimestampLag = time.Second
 )
 
-// Records are the records of the core, as one member has them in its store.
+// Records gives access to the core's records in the store of one member.
 type Records struct {
 	ctx      context.Context
 	store    *store.Store
 	cluster  uint64
 	founders []*clusterpb.CoreMember
-	// turn has room for one: calls that read, decide and write take turns.
+	// turn is a mutex with space for one holder: calls that read, decide and write take turns.
 	turn chan struct{}
 }
 
-// New returns the records of a member. ctx ends when the member is closed; founders are the known
-// members of the core while the store has none.
+// New returns the records of a member. ctx ends when the member is closed. founders are the known
+// members of the core while the store has no record of members.
 func New(
 	ctx context.Context, s *store.Store, cluster uint64, founders []*clusterpb.CoreMember,
 ) *Records {
@@ -47,8 +47,8 @@ func New(
 		turn: make(chan struct{}, 1)}
 }
 
-// Turn waits for the turn; the caller gives it back by the function that it returns. The error,
-// a status, is that ctx ended or that this member is being closed.
+// Turn waits for the turn. The caller calls the returned function to give the turn back. The error,
+// a status, means that ctx ended or that this member is being closed.
 func (r *Records) Turn(ctx context.Context) (func(), error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -60,7 +60,7 @@ func (r *Records) Turn(ctx context.Context) (func(), error) {
 	}
 }
 
-// View gives the leader an up-to-date view, and any other member a refusal.
+// View returns an up-to-date view if this member leads. Otherwise it returns a refusal.
 func (r *Records) View(ctx context.Context) (*store.View, error) {
 	l, _ := r.store.Leadership()
 	if !l.IsLeader {
@@ -85,10 +85,10 @@ func (r *Records) View(ctx context.Context) (*store.View, error) {
 	return v, nil
 }
 
-// ViewInTurn waits for the turn and then takes a view, as Turn and view do, with their errors.
-// What the caller decides by the view is not changed by another call that takes the turn, until the
-// caller gives it back by the function that ViewInTurn returns. With an error it has the turn no
-// more, and there is no function to call.
+// ViewInTurn waits for the turn and then takes a view, as Turn and View do, with their errors.
+// Until the caller calls the returned function to give the turn back, no other call that takes the
+// turn changes the records. After an error the caller does not have the turn, and there is no
+// function to call.
 func (r *Records) ViewInTurn(ctx context.Context) (*store.View, func(), error) {
 	done, err := r.Turn(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Records) ViewInTurn(ctx context.Context) (*store.View, func(), error) {
 	return v, done, nil
 }
 
-// Commit writes if the conditions hold; false: they do not, and nothing was done.
+// Commit writes if the conditions hold. It returns false if they do not. Then nothing is written.
 func (r *Records) Commit(
 	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
 ) (bool, error) {
@@ -126,7 +126,13 @@ func (r *Records) CheckCluster(cluster uint64) error {
 	return nil
 }
 
-// Claim writes the cluster's id into a new store, together with the first records of a new cluster.
+// Claimed reports whether a store has the records of a cluster (Claim).
+func Claimed(v *store.View) (bool, error) {
+	id, _, err := LoadID(v, []byte(clusterKey))
+	return id != 0, err
+}
+
+// Claim writes the cluster's id and the first records of a new cluster into a new store.
 func (r *Records) Claim(ctx context.Context, first ...*storepb.Op) error {
 	v, err := r.View(ctx)
 	if err != nil {
@@ -140,7 +146,7 @@ func (r *Records) Claim(ctx context.Context, first ...*storepb.Op) error {
 	return err
 }
 
-// LoadRecovery reads the confirmed recovery of a partition; nil if there is none.
+// LoadRecovery reads the confirmed recovery of a partition, or nil if there is none.
 func LoadRecovery(v *store.View, id keys.PartitionID) (*clusterpb.RecoveredPartition, error) {
 	r := &clusterpb.RecoveredPartition{}
 	revision, err := Load(v, RecoveryKey(id), r)

@@ -22,7 +22,8 @@ func Count(v *store.View, prefix string) (uint64, error) {
 	return result.Count, nil
 }
 
-// KeyspaceByName reads the keyspace of a name. The error is a status: NotFound if there is none.
+// KeyspaceByName reads the keyspace with a name. The error is a status. It is NotFound if there is
+// no such keyspace.
 func (r *Records) KeyspaceByName(v *store.View, name string) (Keyspace, error) {
 	id, _, err := LoadID(v, NameKey(name))
 	if err != nil {
@@ -41,16 +42,16 @@ func (r *Records) KeyspaceByName(v *store.View, name string) (Keyspace, error) {
 	return ks, nil
 }
 
-// expected is which keyspace a call was judged for.
+// expected is the key of the keyspace id in a context (ForKeyspace).
 type expected struct{}
 
-// ForKeyspace returns the context of a call that may be done only to the keyspace with this id: its
-// name may mean another one by then. 0: to any.
+// ForKeyspace returns the context of a call that may be done only to the keyspace with this id: the
+// name in the call may belong to another keyspace by then. 0 allows any keyspace.
 func ForKeyspace(ctx context.Context, id uint64) context.Context {
 	return context.WithValue(ctx, expected{}, id)
 }
 
-// KeyspaceFor is KeyspaceByName for a call about a keyspace.
+// KeyspaceFor does the same as KeyspaceByName for a call, and checks the id of ForKeyspace.
 func (r *Records) KeyspaceFor(
 	ctx context.Context, v *store.View, name string,
 ) (Keyspace, error) {
@@ -77,7 +78,7 @@ func LoadAlive(v *store.View) (map[uint64]bool, error) {
 	return alive, nil
 }
 
-// LoadNodes reads all nodes, by ascending id, and whether they are alive.
+// LoadNodes reads all nodes in the order of their ids, with the flag whether they are alive.
 func LoadNodes(v *store.View) ([]*clusterpb.Node, error) {
 	alive, err := LoadAlive(v)
 	if err != nil {
@@ -94,7 +95,7 @@ func LoadNodes(v *store.View) ([]*clusterpb.Node, error) {
 	return nodes, nil
 }
 
-// CountNodes counts the nodes that were not decommissioned.
+// CountNodes counts the nodes that are not decommissioned.
 func CountNodes(v *store.View) (n uint64, err error) {
 	nodes, err := LoadNodes(v)
 	for _, node := range nodes {
@@ -105,7 +106,7 @@ func CountNodes(v *store.View) (n uint64, err error) {
 	return n, err
 }
 
-// Keyspace is a keyspace, and the revision of its record.
+// Keyspace is a keyspace with the revision of its record.
 type Keyspace struct {
 	*clusterpb.Keyspace
 	Revision uint64
@@ -114,7 +115,7 @@ type Keyspace struct {
 // ID is the id of the keyspace.
 func (k Keyspace) ID() keys.KeyspaceID { return keys.KeyspaceID(k.Id) }
 
-// LoadKeyspaces reads all keyspaces, by ascending id.
+// LoadKeyspaces reads all keyspaces in the order of their ids.
 func LoadKeyspaces(v *store.View) ([]Keyspace, error) {
 	var all []Keyspace
 	for kv, err := range v.All([]byte(KeyspacePrefix)) {
@@ -130,7 +131,7 @@ func LoadKeyspaces(v *store.View) ([]Keyspace, error) {
 	return all, nil
 }
 
-// LoadKeyspace reads one keyspace; nil if it is not there.
+// LoadKeyspace reads one keyspace. Its Keyspace is nil if it does not exist.
 func LoadKeyspace(v *store.View, id keys.KeyspaceID) (Keyspace, error) {
 	k := &clusterpb.Keyspace{}
 	revision, err := Load(v, KeyspaceKey(id), k)
@@ -140,7 +141,7 @@ func LoadKeyspace(v *store.View, id keys.KeyspaceID) (Keyspace, error) {
 	return Keyspace{k, revision}, nil
 }
 
-// DecodePartition reads a descriptor; key is for the error.
+// DecodePartition decodes a descriptor. key is used in the error.
 func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
 	p := &clusterpb.Partition{}
 	if err := proto.Unmarshal(value, p); err != nil {
@@ -149,7 +150,7 @@ func DecodePartition(key, value []byte) (*clusterpb.Partition, error) {
 	return p, nil
 }
 
-// LoadOperators reads the operators, by partition.
+// LoadOperators reads all operators, by partition.
 func LoadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, error) {
 	all := map[keys.PartitionID]*serverpb.Operator{}
 	for o, err := range All[serverpb.Operator](v, []byte(OperatorPrefix)) {
@@ -161,7 +162,8 @@ func LoadOperators(v *store.View) (map[keys.PartitionID]*serverpb.Operator, erro
 	return all, nil
 }
 
-// LoadPartition reads a descriptor, and the revision of its record; nil if it is not there.
+// LoadPartition reads a descriptor and the revision of its record. The descriptor is nil if it does
+// not exist.
 func LoadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 ) (*clusterpb.Partition, uint64, error) {
 	p := &clusterpb.Partition{}
@@ -172,8 +174,8 @@ func LoadPartition(v *store.View, ks keys.KeyspaceID, id keys.PartitionID,
 	return p, revision, nil
 }
 
-// UnchangedNode returns the condition that the record of a node is unchanged since a view, and its
-// status there; GONE if there is no record.
+// UnchangedNode returns the condition that the record of a node is unchanged since a view, and the
+// node's status in the view. The status is GONE if there is no record.
 func UnchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.NodeStatus, error) {
 	n := &clusterpb.Node{}
 	revision, err := Load(v, NodeKey(id), n)
@@ -183,7 +185,7 @@ func UnchangedNode(v *store.View, id keys.NodeID) (*storepb.Compare, clusterpb.N
 	return store.ModifiedAt(NodeKey(id), revision), n.Status, err
 }
 
-// IsGone says whether a node was decommissioned.
+// IsGone reports whether a node was decommissioned.
 func IsGone(v *store.View, id keys.NodeID) bool {
 	n := &clusterpb.Node{}
 	revision, err := Load(v, NodeKey(id), n)

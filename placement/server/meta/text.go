@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// StatusText names a node's status for people.
+// StatusText returns the text for a node's status.
 func StatusText(s clusterpb.NodeStatus) string {
 	switch s {
 	case clusterpb.NodeStatus_NODE_ACTIVE:
@@ -21,7 +21,7 @@ func StatusText(s clusterpb.NodeStatus) string {
 	return s.String()
 }
 
-// NodesText names the nodes of a partition's replicas.
+// NodesText lists the nodes of a partition's replicas.
 func NodesText(d *clusterpb.Partition) string {
 	text := "node"
 	if len(d.Replicas) > 1 {

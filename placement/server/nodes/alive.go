@@ -15,10 +15,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// keepAlive renews a node's lease, and says whether the core takes the node for alive. It writes
-// nothing. A lease that is there proves nothing by itself: the lease is granted before the alive
-// key is put, and the record says that the node was displaced before the lease is revoked. A call
-// that is cut short between two of these writes leaves the second one to the next heartbeat.
+// keepAlive renews a node's lease, and reports whether the core regards the node as alive. It
+// writes nothing. An existing lease proves nothing by itself: revive grants the lease before it
+// puts the alive key, and displace changes the record before it revokes the lease. If a call is
+// interrupted between two of these writes, the next heartbeat does the second one.
 func (s *Nodes) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err error) {
 	lease := meta.NodeLease(id)
 	switch _, err := s.store.KeepAlive(ctx, lease); {
@@ -37,7 +37,7 @@ func (s *Nodes) keepAlive(ctx context.Context, id keys.NodeID) (alive bool, err 
 	return err == nil && !n.Displaced, err
 }
 
-// revive renews a node's lease, or grants it, and marks the node alive under it.
+// revive renews a node's lease, or grants it, and puts the alive key under it.
 func (s *Nodes) revive(ctx context.Context, id keys.NodeID) error {
 	if err := s.isThere(ctx, id); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Nodes) revive(ctx context.Context, id keys.NodeID) error {
 		if errors.Is(err, store.ErrLeaseNotFound) {
 			_, err = s.store.Do(ctx, store.Grant(lease, uint64(meta.NodeLeaseTime.Milliseconds())))
 			if errors.Is(err, store.ErrLeaseExists) {
-				// It runs out, and its end is on the way.
+				// The lease is expiring.
 				err = nil
 			}
 		}
@@ -79,8 +79,8 @@ func (s *Nodes) revive(ctx context.Context, id keys.NodeID) error {
 	return hint.Unavailable("the lease of node %s ends again and again before it is renewed", id)
 }
 
-// isThere takes back that a node was displaced: it is there after all. It must not be taken for
-// lost the next time that it is away for a moment.
+// isThere clears the mark that a node was displaced, because the node answers. Otherwise the node
+// would count as lost the next time that it is silent for a moment.
 func (s *Nodes) isThere(ctx context.Context, id keys.NodeID) error {
 	n := &clusterpb.Node{}
 	revision, err := meta.Load(s.store.Stale(), meta.NodeKey(id), n)

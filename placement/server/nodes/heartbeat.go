@@ -14,14 +14,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxReports bounds the reports of one heartbeat.
+// maxReports limits the number of reports in one heartbeat.
 const maxReports = 100_000
 
-// Heartbeat is Heartbeat of the service Core. It writes nothing as long as the core takes the node
-// for alive.
+// Heartbeat implements Heartbeat of the service Core. It writes nothing as long as the core regards
+// the node as alive.
 //
-// INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key is there,
-// under its lease, and its record does not say that it was displaced.
+// INVARIANT: a node whose heartbeat is answered is alive for the core: its alive key exists, under
+// its lease, and its record does not say that the node was displaced.
 func (s *Nodes) Heartbeat(
 	ctx context.Context, h *clusterpb.HeartbeatRequest,
 ) (*clusterpb.HeartbeatResponse, error) {
@@ -37,7 +37,8 @@ func (s *Nodes) Heartbeat(
 	if !l.Serving {
 		return nil, s.meta.Refused(l.Leader)
 	}
-	// Which directory a node has never changes, so what this member has is true.
+	// The directory of a node never changes, so the record in this member's store is correct even if
+	// the store is behind.
 	if err := s.checkDirectory(s.store.Stale(), id, h.Server); err != nil {
 		return nil, err
 	}
@@ -74,6 +75,10 @@ func (s *Nodes) Heartbeat(
 	s.heartbeats.Inc()
 	s.flag.NodeSays(ctx, l.Term, id, h.Guard)
 	s.config.Upgrade.NodeSays(l.Term, id, h.Levels)
+	shares := s.config.Quotas.Heartbeat(id, h.Stats.GetDemands())
+	if h.Stats != nil {
+		h.Stats.Demands = nil // nobody else asks for them
+	}
 	wantFull, news := s.reports.Heartbeat(l.Term, h, meta.MaxPartitions, s.config.Monotonic())
 	if news {
 		s.config.Poke()
@@ -83,7 +88,8 @@ func (s *Nodes) Heartbeat(
 		return nil, s.meta.Status(err)
 	}
 	return &clusterpb.HeartbeatResponse{WantFull: wantFull, Orders: orders, Core: s.meta.CoreMembers(),
-		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard, Level: level.State()}, nil
+		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard, Level: level.State(),
+		Shares: shares}, nil
 }
 
 // admit refuses a node whose program does not support the level of the cluster.
@@ -93,17 +99,17 @@ func (s *Nodes) admit(level upgrade.Record, id keys.NodeID, levels *clusterpb.Le
 	if err == nil {
 		return nil
 	}
-	// The record of the node has its address and version, for the sentence.
+	// The record of the node has its address and version, which the error names.
 	if _, loadErr := meta.Load(s.store.Stale(), meta.NodeKey(id), n); loadErr == nil {
 		err = level.Admit(n.Address, n.Version, levels)
 	}
 	return err
 }
 
-// notifyTimeout bounds how long it takes to tell a node of orders.
+// notifyTimeout limits how long the notification of a node may take.
 const notifyTimeout = time.Second
 
-// Tell tells a node that there are orders for it, if it is alive.
+// Tell notifies a node, if it is alive, that there are orders for it.
 func (s *Nodes) Tell(ctx context.Context, id keys.NodeID) {
 	v := s.store.Stale()
 	n := &clusterpb.Node{}

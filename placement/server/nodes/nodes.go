@@ -9,6 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/authflag"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/server/quotas"
 	"github.com/tidemarkdb/tidemark/placement/server/reports"
 	"github.com/tidemarkdb/tidemark/placement/server/upgrade"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -16,21 +17,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Config is what Nodes work with. All fields but Wake are required.
+// Config has the dependencies of Nodes. All fields but Wake are required.
 type Config struct {
 	Meta    *meta.Records
 	Store   *store.Store
 	Reports *reports.Reports
-	// Flag says whether servers follow users and roles.
+	// Quotas divides the quotas of keyspaces among the nodes.
+	Quotas *quotas.Quotas
+	// Flag knows whether servers must follow users and roles.
 	Flag *authflag.Flag
-	// Upgrade says which levels of formats and messages nodes must support.
+	// Upgrade knows which levels of formats and messages nodes must support.
 	Upgrade *upgrade.Upgrade
 	Planner Planner
-	// Orders are the steps of operators for the partitions that a node leads.
+	// Orders returns the next steps of operators for the partitions that a node leads.
 	Orders func(keys.NodeID) ([]*clusterpb.Order, error)
-	// Wake tells the node at an address that there are orders for it; nil: nodes are not told.
+	// Wake tells the node at an address that there are orders for it. If it is nil, nodes are not
+	// notified.
 	Wake func(ctx context.Context, address string, node keys.NodeID) error
-	// Poke has the leader look at what nodes have reported.
+	// Poke makes the leader process the reports of nodes soon.
 	Poke      func()
 	Cluster   uint64
 	Monotonic hlc.Monotonic
@@ -39,13 +43,13 @@ type Config struct {
 
 // Planner knows what nodes hold.
 type Planner interface {
-	// Progress says what a node holds, what of that is still to go, and what is in the way of a
-	// status, given the nodes and keyspaces of one view.
+	// Progress returns what a node holds, what still has to move away, and what prevents a status,
+	// given the nodes and keyspaces of one view.
 	Progress(id keys.NodeID, want clusterpb.NodeStatus, nodes []*clusterpb.Node,
 		keyspaces []meta.Keyspace) (*clusterpb.SetNodeStatusResponse, error)
 }
 
-// Nodes are the data nodes of the cluster.
+// Nodes manages the data nodes of the cluster.
 type Nodes struct {
 	config                    Config
 	meta                      *meta.Records
@@ -69,7 +73,7 @@ func New(config Config) *Nodes {
 			"Heartbeats of nodes that this member took as the leader.")}
 }
 
-// Collectors are the metrics of nodes.
+// Collectors returns the metrics of nodes.
 func (s *Nodes) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.registrations, s.heartbeats}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// maxSyncMicros bounds what is believed of a node's disk: an hour.
+// maxSyncMicros limits the sync time that is believed from a node's report: one hour.
 const maxSyncMicros = 3_600_000_000
 
-// NoteSlow stores that a node's disk is slow, or is so no more, and the event.
+// NoteSlow stores that a node's disk has become slow, or is no longer slow, with an event.
 func (s *Nodes) NoteSlow(ctx context.Context, id keys.NodeID, stats *clusterpb.NodeStats,
 	now time.Time) error {
 	n := &clusterpb.Node{}
@@ -41,7 +41,8 @@ func (s *Nodes) NoteSlow(ctx context.Context, id keys.NodeID, stats *clusterpb.N
 	return err
 }
 
-// NoteSilence stores since when a node has been silent, or has answered again, and the event.
+// NoteSilence stores since when a node has been silent, or that it has answered again, with an
+// event.
 func (s *Nodes) NoteSilence(ctx context.Context, id keys.NodeID, now time.Time) error {
 	v := s.store.Stale()
 	n := &clusterpb.Node{}
@@ -74,12 +75,13 @@ func (s *Nodes) NoteSilence(ctx context.Context, id keys.NodeID, now time.Time) 
 	return err
 }
 
-// Retire makes a node GONE if no descriptor, no operator and no recovery that waits names it.
+// Retire makes a node GONE if no descriptor, no operator and no pending recovery names it.
 //
-// INVARIANT: no descriptor can come to name it later. A replica comes to a node only by an operator
-// that is recorded, by a keyspace that is made, or by a recovery that was confirmed. An operator
-// that has ended is in the table, or has given its replica id up. An operator and the partitions of
-// a new keyspace are recorded on condition that the nodes' records are as they were when they were
+// INVARIANT: no later descriptor can name the node. A node gets a replica only by a recorded
+// operator, by the creation of a keyspace, or by a confirmed recovery. An operator that has ended
+// is in the table, or has given up its replica id. Operators and the partitions of a new keyspace
+// are recorded on condition that the records of their nodes are unchanged since they were ACTIVE.
+// The confirmation of a recovery and Retire take turns.
 // ACTIVE, and confirming a recovery takes turns with this.
 func (s *Nodes) Retire(ctx context.Context, id keys.NodeID) error {
 	v, done, err := s.meta.ViewInTurn(ctx)

@@ -16,23 +16,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A partition that has lost its majority for good goes on from one replica, with another id, by a
-// deliberate act on the directories of servers that do not run (package recovery). To the core its
-// descriptor looks like a mistake: none of the replicas that it knew is left. So an administrator
-// tells it of the plan. The core makes the lost nodes GONE, keeps what the plan says of each
-// partition as a record, and takes exactly these descriptors when they are reported.
+// If a partition has lost its majority permanently, it can continue from one replica, with another
+// replica id. An operator does that by a deliberate action on the directories of stopped servers
+// (package recovery). To the core the new descriptor looks like an error: none of the replicas that
+// the core knew is left. So an administrator tells the core of the plan. The core makes the lost
+// nodes GONE, stores the plan for each partition as a record, and accepts exactly these descriptors
+// when they are reported.
 //
-// The order does not matter: before the plan was carried out nothing is reported, and before it was
-// confirmed what is reported is refused.
+// The order of the two actions does not matter. Before the plan is carried out, nothing is
+// reported. Before the plan is confirmed, the report is refused.
 //
-// INVARIANT: a plan that was made without hearing of a later change of a partition's replicas does
-// not take the partition away from a majority that goes on by itself.
+// INVARIANT: a plan that misses a later change of a partition's replicas does not take the
+// partition away from a majority that continues without a recovery.
 
-// recoveryBatch is how many records are written in one transaction.
+// recoveryBatch is the number of records that are written in one transaction.
 const recoveryBatch = 100
 
-// recoversOn says whether a partition goes on from a replica on a node by a confirmed recovery, and
-// that has not been reported yet: no descriptor names the node for it then.
+// recoversOn reports whether a partition continues from a replica on a node by a confirmed recovery
+// that has not been reported yet. In that case no descriptor names the node for the partition.
 func (s *Nodes) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
 	for r, err := range meta.All[clusterpb.RecoveredPartition](v, []byte(meta.RecoveryPrefix)) {
 		if err != nil {
@@ -49,7 +50,7 @@ func (s *Nodes) recoversOn(v *store.View, node keys.NodeID) (bool, error) {
 	return false, nil
 }
 
-// ConfirmRecovery takes note of a recovery. Only the leader does it.
+// ConfirmRecovery records a recovery. Only the leader answers.
 func (s *Nodes) ConfirmRecovery(
 	ctx context.Context, r *clusterpb.ConfirmRecoveryRequest,
 ) (*clusterpb.ConfirmRecoveryResponse, error) {
@@ -97,7 +98,7 @@ func (s *Nodes) ConfirmRecovery(
 		case err != nil:
 			return nil, s.meta.Status(err)
 		case d == nil && coming[id]:
-			// It has split off, and the table does not have it yet.
+			// The partition has split off, and the table does not have it yet.
 		case d == nil:
 			response.Dropped++
 			continue
@@ -119,13 +120,13 @@ func (s *Nodes) ConfirmRecovery(
 		return nil, err
 	}
 	for id := range survivors {
-		s.reports.Forget(id) // it reports everything once more
+		s.reports.Forget(id) // the node will report everything again
 	}
 	s.config.Poke()
 	return response, nil
 }
 
-// checkRecovery says why a plan is not for this cluster as it is.
+// checkRecovery returns an error if a plan does not fit the present state of this cluster.
 func (s *Nodes) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryRequest) error {
 	alive, err := meta.LoadAlive(v)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *Nodes) checkRecovery(v *store.View, r *clusterpb.ConfirmRecoveryRequest
 	return nil
 }
 
-// giveUpNode makes a node GONE, for good.
+// giveUpNode makes a node GONE permanently.
 func (s *Nodes) giveUpNode(ctx context.Context, v *store.View, id keys.NodeID, plan string) error {
 	n := &clusterpb.Node{}
 	revision, err := meta.Load(v, meta.NodeKey(id), n)

@@ -25,13 +25,13 @@ const (
 	maxTags = 64
 )
 
-// Register is RegisterNode of the service Core. A directory that asks again gets the node id that
-// it has.
+// Register implements RegisterNode of the service Core. A directory that registers again gets the
+// same node id.
 func (s *Nodes) Register(
 	ctx context.Context, r *clusterpb.RegisterNodeRequest,
 ) (*clusterpb.RegisterNodeResponse, error) {
 	switch {
-	// A server that is new does not know its cluster yet.
+	// A new server does not know its cluster yet.
 	case r.Cluster != 0 || r.Node != 0:
 		if err := s.meta.CheckCluster(r.Cluster); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (s *Nodes) Register(
 	if err := level.Admit(r.Address, r.Version, r.Levels); err != nil {
 		return nil, err
 	}
-	// The node is let in, and told what it has to know, by the records as they are in this view.
+	// The node is admitted, and gets its settings, by the records in this view.
 	unchanged := []*storepb.Compare{store.ModifiedAt([]byte(meta.GuardKey), guardRevision),
 		level.Unchanged()}
 	id := keys.NodeID(known)
@@ -96,14 +96,14 @@ func (s *Nodes) Register(
 		return nil, err
 	}
 	if l, _ := s.store.Leadership(); l.Serving {
-		s.flag.NodeSays(ctx, l.Term, id, r.Guard) // what it said in an earlier life is over
+		s.flag.NodeSays(ctx, l.Term, id, r.Guard) // replaces the report from before its restart
 		s.config.Upgrade.NodeSays(l.Term, id, r.Levels)
 		if known != 0 {
 			s.reports.StartedNow(l.Term, id, s.config.Monotonic())
 		}
 	}
-	// While nodes have to follow users and roles, a node is alive from its first heartbeat on, which
-	// says that it knows of that.
+	// While nodes must follow users and roles, a node is alive only after its first heartbeat, which
+	// confirms that the node knows this.
 	if !guard.On {
 		if err := s.revive(ctx, id); err != nil {
 			return nil, err
@@ -116,8 +116,8 @@ func (s *Nodes) Register(
 		LeaseMillis: uint64(meta.NodeLeaseTime.Milliseconds()), Guard: guard, Level: level.State()}, nil
 }
 
-// checkDirectory makes sure that a node id belongs to a directory: what was copied, wiped or
-// replaced must not pose as the node.
+// checkDirectory checks that a node id belongs to a directory. A copied, wiped or replaced
+// directory must not act as the node.
 func (s *Nodes) checkDirectory(v *store.View, id keys.NodeID, server uint64) error {
 	var owner serverpb.Server
 	revision, err := meta.Load(v, meta.DirectoryKey(id), &owner)
@@ -141,11 +141,12 @@ func (s *Nodes) checkDirectory(v *store.View, id keys.NodeID, server uint64) err
 	return nil
 }
 
-// displace declares dead any other node that is registered at the address that a node comes to: no
-// two can listen there. So nothing is placed on a server whose disk was lost, and that came back as
-// another node, until its former lease runs out. A node that is there after all, because this one's
-// address is a mistake, is alive again with its next heartbeat. It comes before the record is
-// written: an attempt that is cut short in between is repeated as a whole.
+// displace declares any other node dead that is registered at the address of a node that registers:
+// two nodes cannot listen at one address. So nothing is placed on a server that lost its disk and
+// came back as another node, while the lease of the old node is still running. If the new address
+// is a mistake and the other node exists after all, it is alive again with its next heartbeat.
+// displace runs before the record is written: an attempt that is interrupted in between is repeated
+// as a whole.
 func (s *Nodes) displace(
 	ctx context.Context, v *store.View, id keys.NodeID, address string,
 ) error {
@@ -176,10 +177,10 @@ func (s *Nodes) displace(
 	return nil
 }
 
-// wasDecommissioned is in the errors of calls of nodes that are gone.
+// wasDecommissioned is part of the errors of calls of nodes that are GONE.
 const wasDecommissioned = "was decommissioned"
 
-// Decommissioned says whether an error of Register or Heartbeat is that the node is gone for good.
+// Decommissioned reports whether an error of Register or Heartbeat says that the node is GONE.
 func Decommissioned(err error) bool {
 	var s interface{ GRPCStatus() *status.Status }
 	return errors.As(err, &s) && s.GRPCStatus().Code() == codes.FailedPrecondition &&
@@ -193,7 +194,7 @@ func nodeRecord(id keys.NodeID, r *clusterpb.RegisterNodeRequest) *clusterpb.Nod
 	}
 }
 
-// addNode records a new node, on condition that the records by which it was let in are unchanged
+// addNode records a new node, on condition that the records by which it was admitted are unchanged
 // (packages authflag and upgrade).
 func (s *Nodes) addNode(
 	ctx context.Context, v *store.View, r *clusterpb.RegisterNodeRequest,
@@ -228,8 +229,7 @@ func (s *Nodes) addNode(
 	return id, nil
 }
 
-// updateNode writes what changed about a node that is known, if anything did, on the same
-// condition.
+// updateNode writes the changes of a known node, if there are any, on the same condition.
 func (s *Nodes) updateNode(
 	ctx context.Context, v *store.View, id keys.NodeID, r *clusterpb.RegisterNodeRequest,
 	unchanged []*storepb.Compare,
@@ -239,7 +239,7 @@ func (s *Nodes) updateNode(
 	if err != nil {
 		return s.meta.Status(err)
 	}
-	// What the core itself says of the node stays.
+	// Fields that the core itself sets stay as they are.
 	fresh.Status, fresh.Displaced = old.Status, old.Displaced
 	fresh.AliveSinceUnixMs, fresh.SilentSinceUnixMs = old.AliveSinceUnixMs, old.SilentSinceUnixMs
 	fresh.DiskSlowSinceUnixMs = old.DiskSlowSinceUnixMs
@@ -253,7 +253,8 @@ func (s *Nodes) updateNode(
 			return s.meta.Status(err)
 		}
 		if alive != nil {
-			// Unavailable: the node may have moved, and then the lease of its earlier life ends soon.
+			// The code is Unavailable, because the node may have moved: then the lease of its earlier life
+			// ends soon.
 			return hint.Unavailable("node %s is alive at %s, so it cannot be at %s: was its data "+
 				"directory copied? (If the node moved, it can join when its lease of %s has run out.)",
 				id, old.Address, fresh.Address, meta.NodeLeaseTime)

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SetStatus has a node drained or decommissioned, or takes that back, and says how far that is.
-// Asking for the status that the node has changes nothing, so it is also the way to look. Only the
-// leader does it.
+// SetStatus drains or decommissions a node, or cancels that, and returns the progress. A request
+// for the status that the node already has changes nothing, so it can be used to read the progress.
+// Only the leader answers.
 func (s *Nodes) SetStatus(
 	ctx context.Context, r *clusterpb.SetNodeStatusRequest,
 ) (*clusterpb.SetNodeStatusResponse, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Cancel has a partition's operator taken back.
+// Cancel cancels a partition's operator.
 func (s *Operators) Cancel(
 	ctx context.Context, r *clusterpb.CancelOperatorRequest,
 ) (*clusterpb.CancelOperatorResponse, error) {
@@ -25,7 +25,7 @@ func (s *Operators) Cancel(
 	}
 	defer done()
 	id := keys.PartitionID(r.Partition)
-	by, _, err := meta.LoadID(v, meta.HeldKey(id)) // that which is merged with its left neighbour
+	by, _, err := meta.LoadID(v, meta.HeldKey(id)) // if its left neighbour merges with it
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}

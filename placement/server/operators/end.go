@@ -41,7 +41,7 @@ func (s *Operators) EndDone(ctx context.Context) error {
 	return nil
 }
 
-// finish ends an operator, and leaves an event of it.
+// finish ends an operator, and writes an event about it.
 func (s *Operators) finish(ctx context.Context, v *store.View, o *serverpb.Operator,
 	text string) error {
 	id := keys.PartitionID(o.Partition)

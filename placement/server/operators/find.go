@@ -12,9 +12,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Find finds a partition of any keyspace; nil if there is none. The records are stored by
-// keyspace: which it is, the scheduler knows, as it follows the table. Only for a partition of
-// which that has not heard all records are looked through.
+// Find returns a partition of any keyspace, or nil if there is none. Partitions are stored by
+// keyspace. The scheduler knows the keyspace of each partition from the table. Only if the
+// scheduler has not seen a partition are all records searched.
 func (s *Operators) Find(v *store.View, id keys.PartitionID) (*clusterpb.Partition, error) {
 	if ks, known := s.config.Table.Keyspace(id); known {
 		if p, _, err := meta.LoadPartition(v, ks, id); p != nil || err != nil {
@@ -36,8 +36,8 @@ func (s *Operators) Find(v *store.View, id keys.PartitionID) (*clusterpb.Partiti
 	return nil, nil
 }
 
-// underWay is the operator of a partition if it is the one that is asked for, so that a request
-// which comes twice is answered twice; nil if it is not.
+// underWay returns the operator of a partition if it is the requested one, and nil otherwise. So a
+// request that is sent twice gets the same answer twice.
 func underWay(v *store.View, partition uint64, same func(*serverpb.Operator) bool,
 ) (*serverpb.Operator, error) {
 	o := &serverpb.Operator{}
@@ -48,7 +48,8 @@ func underWay(v *store.View, partition uint64, same func(*serverpb.Operator) boo
 	return o, nil
 }
 
-// toChange is the newest descriptor of a partition that is to be changed, or why it cannot be.
+// toChange returns the newest descriptor of a partition that should be changed, or an error if the
+// partition cannot be changed.
 func (s *Operators) toChange(v *store.View, partition uint64) (*clusterpb.Partition, error) {
 	id := keys.PartitionID(partition)
 	d, err := s.Find(v, id)
@@ -84,7 +85,7 @@ func (s *Operators) toChange(v *store.View, partition uint64) (*clusterpb.Partit
 	return s.reports.Newest(id, d), nil
 }
 
-// holder is the operator that merges a partition with its left neighbour; nil: none does.
+// holder returns the operator that merges a partition with its left neighbour, or nil.
 func holder(operators map[keys.PartitionID]*serverpb.Operator, right uint64) *serverpb.Operator {
 	for _, o := range operators {
 		if steps.Merges(o) && o.Right == right {

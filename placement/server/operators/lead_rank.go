@@ -9,12 +9,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// leadRanks judges nodes as of one view, each once. It is not safe for concurrent use.
+// leadRanks ranks nodes as of one view, and computes each rank once. It is not safe for concurrent
+// use.
 type leadRanks struct {
 	reports *reports.Reports
 	view    *store.View
 	known   map[uint64]steps.Rank
-	// err is the first error with which the view could not be read.
+	// err is the first error in reading the view.
 	err error
 }
 
@@ -22,7 +23,7 @@ func (s *Operators) leadRanks(v *store.View) *leadRanks {
 	return &leadRanks{reports: s.reports, view: v, known: map[uint64]steps.Rank{}}
 }
 
-// of is the rank of a node.
+// of returns the rank of a node.
 func (r *leadRanks) of(node uint64) steps.Rank {
 	rank, known := r.known[node]
 	if known {

@@ -58,7 +58,7 @@ func (s *Operators) List(
 	return response, nil
 }
 
-// Orders are the next steps for partitions that a node leads.
+// Orders returns the next steps for partitions that a node leads.
 func (s *Operators) Orders(node keys.NodeID) ([]*clusterpb.Order, error) {
 	led := s.reports.OperatorsOf(node)
 	if len(led) == 0 {
@@ -68,7 +68,7 @@ func (s *Operators) Orders(node keys.NodeID) ([]*clusterpb.Order, error) {
 	ranks := s.leadRanks(v)
 	var orders []*clusterpb.Order
 	for _, known := range led {
-		// As it is stored: what is remembered may be of an earlier leadership.
+		// The operator is read from the store: the copy in the reports may be from an earlier leadership.
 		o := &serverpb.Operator{}
 		revision, err := meta.Load(v, meta.OperatorKey(keys.PartitionID(known.Partition)), o)
 		if err != nil {
@@ -81,7 +81,7 @@ func (s *Operators) Orders(node keys.NodeID) ([]*clusterpb.Order, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Of a merge the step may be for the leader of the other one.
+		// The next step of a merge may be for the leader of the other partition.
 		if leader, _ := s.reports.Progress(of); next != nil && next.Order != nil && leader == node {
 			orders = append(orders, next.Order)
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Merge records an operator that merges a partition with its right neighbour. Only the
-// leader does it.
+// Merge records an operator that merges a partition with its right neighbour. Only the leader
+// answers.
 func (s *Operators) Merge(
 	ctx context.Context, r *clusterpb.MergePartitionRequest,
 ) (*clusterpb.MergePartitionResponse, error) {
@@ -56,7 +56,7 @@ func (s *Operators) Merge(
 		nil
 }
 
-// rightOf finds the right neighbour of a partition, or says why it has none.
+// rightOf returns the right neighbour of a partition, or an error if there is none.
 func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, error) {
 	for kv, err := range v.All(meta.PartitionsOf(keys.KeyspaceID(left.Keyspace))) {
 		if err != nil {
@@ -78,8 +78,9 @@ func rightOf(v *store.View, left *clusterpb.Partition) (*clusterpb.Partition, er
 		"partition %d has no right neighbour: it is the last one of %s", left.Id, whole)
 }
 
-// mergeAsked makes the operator that was asked for, or says why there can be none. It does not ask
-// whether the boundary was asked for: now it is not wanted.
+// mergeAsked makes the operator that a user asked for, or returns an error if the merge is not
+// possible. It does not check whether a user asked for the boundary: the user does not want it any
+// more.
 func (s *Operators) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb.Operator, error) {
 	left, err := s.toChange(v, leftID)
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Operators) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb
 	o := steps.NewMerge(left, right)
 	o.Asked, o.Reason = true, "asked for"
 	if !steps.Together(left, right) {
-		// The smaller one moves.
+		// The smaller partition is moved.
 		if o.Moves, o.Bytes = rightID, rightSize; leftSize < rightSize {
 			o.Moves, o.Bytes, o.Membership = leftID, leftSize, right.Membership
 		}
@@ -140,8 +141,8 @@ func (s *Operators) mergeAsked(v *store.View, leftID, rightID uint64) (*serverpb
 	return o, nil
 }
 
-// mergeConditions are that the keyspace and both partitions are as they are in the view. So a
-// keyspace that is dropped meanwhile is dropped.
+// mergeConditions returns the conditions that the keyspace and both partitions are unchanged since
+// the view. So no merge begins in a keyspace that is being dropped.
 func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, error) {
 	keyspace := keys.KeyspaceID(o.Keyspace)
 	ks, err := meta.LoadKeyspace(v, keyspace)
@@ -161,7 +162,7 @@ func mergeConditions(v *store.View, o *serverpb.Operator) ([]*storepb.Compare, e
 }
 
 // proposedMerge makes the operator of a merge that the planner proposes, and the conditions for
-// begin; nil if the proposal does not fit any more.
+// begin. It returns nil if the proposal is outdated.
 func (s *Operators) proposedMerge(v *store.View, p *planner.Operator,
 ) (*serverpb.Operator, []*storepb.Compare, error) {
 	ks, err := meta.LoadKeyspace(v, p.Keyspace)
@@ -193,7 +194,7 @@ func (s *Operators) proposedMerge(v *store.View, p *planner.Operator,
 	return o, conditions, err
 }
 
-// Thaw has the attempt taken back for which a partition is frozen, if that is not over.
+// Thaw has the merge attempt undone for which a partition is frozen, if the freeze is still valid.
 func (s *Operators) Thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.PartitionID) error {
 	v := s.store.Stale()
 	right, _, err := meta.LoadPartition(v, keyspace, id)
@@ -208,7 +209,7 @@ func (s *Operators) Thaw(ctx context.Context, keyspace keys.KeyspaceID, id keys.
 	}
 	left = s.reports.Newest(keys.PartitionID(left.Id), left)
 	if !steps.FreezesFor(f, left) || !steps.Neighbours(left, right) {
-		return nil // it thaws by itself
+		return nil // it thaws without help
 	}
 	o := steps.NewMerge(left, right)
 	o.Reason = "the right one is frozen, and nothing carries that merge on"

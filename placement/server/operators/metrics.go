@@ -53,23 +53,23 @@ func newMetrics() (m metrics) {
 	return m
 }
 
-// Collectors are the metrics of operators.
+// Collectors returns the metrics of operators.
 func (s *Operators) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{s.metrics.operators, s.metrics.operatorTime, s.metrics.resizes}
 }
 
-// resizeCauses are those of splits and merges, and of what goes with them.
+// resizeCauses are the causes of splits and merges, and of the operators that prepare them.
 var resizeCauses = []planner.Cause{planner.TooLarge, planner.TooBusy, planner.NewTail,
 	planner.Misaligned, planner.TooSmall}
 
-// begun counts an operator that placement has begun by itself.
+// begun counts an operator that placement has begun automatically.
 func (m *metrics) begun(cause planner.Cause) {
 	if slices.Contains(resizeCauses, cause) {
 		m.resizes.WithLabelValues(label(cause.String())).Inc()
 	}
 }
 
-// label is the kind of an operator as a label.
+// label returns the kind of an operator in the form of a label.
 func label(kind string) string { return strings.ReplaceAll(kind, " ", "_") }
 
 // ended counts an operator that has ended.

@@ -17,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Move records an operator that moves a replica. Only the leader does it.
+// Move records an operator that moves a replica. Only the leader answers.
 func (s *Operators) Move(
 	ctx context.Context, r *clusterpb.MoveReplicaRequest,
 ) (*clusterpb.MoveReplicaResponse, error) {
@@ -36,7 +36,7 @@ func (s *Operators) Move(
 	if err != nil {
 		return nil, s.meta.Status(err)
 	}
-	// The node may be let go under another leader of the core before this is written.
+	// Another leader of the core may decommission the node before the operator is written.
 	unchanged, _, err := meta.UnchangedNode(v, keys.NodeID(o.AddNode))
 	if err != nil {
 		return nil, s.meta.Status(err)
@@ -47,7 +47,7 @@ func (s *Operators) Move(
 	return &clusterpb.MoveReplicaResponse{Operator: o.Id}, nil
 }
 
-// move makes the operator that was asked for, or says why there can be none.
+// move makes the operator that a user asked for, or returns an error if it is not possible.
 func (s *Operators) move(v *store.View, r *clusterpb.MoveReplicaRequest) (*serverpb.Operator, error) {
 	d, err := s.toChange(v, r.Partition)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// nextOf is the next step of an operator, for what is known: by the table alone, or also by what
-// was reported since. It gives the partition too whose leader takes the step; no step: the
-// partition is gone.
+// nextOf returns the next step of an operator. It uses the table, and also later reports if
+// reported is set. It also returns the partition whose leader takes the step. The step is nil if
+// the partition is gone.
 func (s *Operators) nextOf(v *store.View, o *serverpb.Operator, reported bool,
 	ranks *leadRanks) (next *steps.Step, of keys.PartitionID, err error) {
 	id, right := keys.PartitionID(o.Partition), keys.PartitionID(o.Right)

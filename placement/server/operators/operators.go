@@ -10,31 +10,34 @@ import (
 )
 
 const (
-	// Max bounds the operators that are under way, maxOrders the orders in the answer to a heartbeat.
+	// Max limits the operators that are under way. maxOrders limits the orders in the answer to a
+	// heartbeat.
 	Max       = 10_000
 	maxOrders = 1000
 )
 
-// Config is what Operators work with. All fields are required.
+// Config has the dependencies of Operators. All fields are required.
 type Config struct {
 	Meta    *meta.Records
 	Store   *store.Store
 	Reports *reports.Reports
 	Table   Table
-	// Poke has the operators looked at again soon.
+	// Poke makes the leader look at the operators again soon.
 	Poke   func()
 	Logger *slog.Logger
 }
 
-// Table is what the leader has read of the partition table.
+// Table is the leader's knowledge of the partition table.
 type Table interface {
-	// Keyspace returns the keyspace of a partition; false: it has not been read.
+	// Keyspace returns the keyspace of a partition. It returns false if the partition was not read
+	// yet.
 	Keyspace(keys.PartitionID) (keys.KeyspaceID, bool)
-	// Partitions returns how many partitions there are; false: the table has not been read whole.
+	// Partitions returns the number of partitions. It returns false if the table was not read
+	// completely.
 	Partitions() (int, bool)
 }
 
-// Operators are the operators of the cluster.
+// Operators manages the operators of the cluster.
 type Operators struct {
 	config  Config
 	meta    *meta.Records

@@ -15,8 +15,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// BeginProposed records operators that the planner proposes, if their partitions are still as it
-// knew them.
+// BeginProposed records operators that the planner proposes, if their partitions are unchanged
+// since the proposal.
 func (s *Operators) BeginProposed(ctx context.Context, proposed []planner.Operator) error {
 	if len(proposed) == 0 {
 		return nil
@@ -26,7 +26,8 @@ func (s *Operators) BeginProposed(ctx context.Context, proposed []planner.Operat
 		return err
 	}
 	defer done()
-	// Settings change in turn with this, so nothing is begun after a pause was answered.
+	// Changes of settings take turns with this call. So no operator begins after a request to pause
+	// was answered.
 	settings := &clusterpb.PlacementSettings{}
 	if _, err := meta.Load(s.store.Stale(), []byte(meta.SettingsKey),
 		settings); err != nil || settings.GetPaused() {
@@ -47,8 +48,8 @@ func (s *Operators) BeginProposed(ctx context.Context, proposed []planner.Operat
 	return errors.Join(errs...)
 }
 
-// Proposed makes the operator that the planner proposes; nil if the proposal does not fit any more.
-// The conditions say when it still fits.
+// Proposed makes the operator that the planner proposes, and the conditions under which it can be
+// recorded. It returns nil if the proposal is outdated.
 func (s *Operators) Proposed(v *store.View, p *planner.Operator) (
 	*serverpb.Operator, []*storepb.Compare, error) {
 	stored, revision, err := meta.LoadPartition(v, p.Keyspace, p.Partition)
@@ -82,7 +83,7 @@ func (s *Operators) Proposed(v *store.View, p *planner.Operator) (
 		conditions = append(conditions, unchanged)
 		o.AddNode, o.AddReplica = uint64(p.Add), steps.NextReplica(d)
 		if there := steps.ReplicaAt(d, p.Add); there != nil {
-			o.AddReplica = there.Replica // a learner that is left there is used
+			o.AddReplica = there.Replica // a learner that was left there is reused
 		}
 	}
 	if p.Remove != 0 {

@@ -32,7 +32,7 @@ func (s *Operators) begin(ctx context.Context, o *serverpb.Operator,
 	o.Id = ids.Operator
 	ids.Operator++
 	if steps.Splits(o) {
-		// It is not given out again, whatever becomes of the split.
+		// The id is not given out again, even if the split fails.
 		o.Child = ids.Partition
 		ids.Partition++
 	}
@@ -63,7 +63,7 @@ func (s *Operators) begin(ctx context.Context, o *serverpb.Operator,
 	return nil
 }
 
-// GiveUp has an operator taken back, if it is still there.
+// GiveUp cancels an operator, if it still exists.
 func (s *Operators) GiveUp(ctx context.Context, o *serverpb.Operator, why string) error {
 	key := meta.OperatorKey(keys.PartitionID(o.Partition))
 	now := &serverpb.Operator{}
@@ -87,7 +87,7 @@ func (s *Operators) GiveUp(ctx context.Context, o *serverpb.Operator, why string
 	return nil
 }
 
-// markCancelled has an operator go back to where it was from.
+// markCancelled marks an operator as cancelled: it then goes back to the state before it began.
 func (s *Operators) markCancelled(v *store.View, o *serverpb.Operator, why string) error {
 	d, _, err := meta.LoadPartition(v, keys.KeyspaceID(o.Keyspace), keys.PartitionID(o.Partition))
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Split records an operator that splits the partition that has a key. Only the leader does
-// it.
+// Split records an operator that splits the partition with a key. Only the leader answers.
 func (s *Operators) Split(
 	ctx context.Context, r *clusterpb.SplitPartitionRequest,
 ) (*clusterpb.SplitPartitionResponse, error) {
@@ -46,7 +45,7 @@ func (s *Operators) Split(
 	case left == nil:
 		return nil, status.Errorf(codes.Internal, "no partition of keyspace %s has the key %s",
 			ks.Name, keys.Pretty(r.Key))
-	case right != nil: // there is a boundary
+	case right != nil: // the key is a boundary already
 		return &clusterpb.SplitPartitionResponse{Partition: left.Id, Child: right.Id}, nil
 	}
 	same := func(o *serverpb.Operator) bool { return bytes.Equal(o.SplitKey, key) }
@@ -63,7 +62,7 @@ func (s *Operators) Split(
 		nil
 }
 
-// splitAsked makes the operator that was asked for, or says why there can be none.
+// splitAsked makes the operator that a user asked for, or returns an error if it is not possible.
 func (s *Operators) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Partition, key []byte,
 ) (*serverpb.Operator, error) {
 	newest, err := s.toChange(v, d.Id)
@@ -91,7 +90,7 @@ func (s *Operators) splitAsked(v *store.View, ks meta.Keyspace, d *clusterpb.Par
 }
 
 // recordSplit records an operator that splits, on condition that its keyspace and its partition are
-// as they are in the view. So a keyspace that is dropped meanwhile is dropped.
+// unchanged since the view. So no split begins in a keyspace that is being dropped.
 func (s *Operators) recordSplit(ctx context.Context, v *store.View, ks meta.Keyspace,
 	o *serverpb.Operator) error {
 	conditions, err := splitConditions(v, ks, o)
@@ -110,11 +109,11 @@ func splitConditions(v *store.View, ks meta.Keyspace, o *serverpb.Operator) ([]*
 }
 
 // proposedSplit makes the operator of a split at a user key that the planner proposes, and the
-// conditions for begin; nil if the proposal does not fit any more. It has neither reason nor scores
-// yet.
+// conditions for begin. It returns nil if the proposal is outdated. The operator has neither
+// reasons nor scores yet.
 //
-// A split that was asked for waits for its partition's replicas, one that is proposed is not begun:
-// the planner proposes again.
+// A split that a user asked for waits until all replicas of its partition vote. A proposed split is
+// not begun in that case: the planner proposes it again.
 func (s *Operators) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id keys.PartitionID,
 	epoch planner.Epoch, key []byte) (*serverpb.Operator, []*storepb.Compare, error) {
 	if all, known := s.config.Table.Partitions(); !known || all >= meta.MaxPartitions {
@@ -140,7 +139,7 @@ func (s *Operators) proposedSplit(v *store.View, keyspace keys.KeyspaceID, id ke
 	return o, conditions, err
 }
 
-// internalKey is the internal key of a user key of a keyspace.
+// internalKey returns the internal key of a user key in a keyspace.
 func internalKey(ks *clusterpb.Keyspace, key []byte) []byte {
 	prefix := keys.KeyspacePrefix(keys.KeyspaceID(ks.Id))
 	if ks.Partitioning == clusterpb.Partitioning_HASH {
@@ -150,8 +149,8 @@ func internalKey(ks *clusterpb.Keyspace, key []byte) []byte {
 	return append(prefix, key...)
 }
 
-// partitionsAt finds the partition of a keyspace that has an internal key within it, or the two
-// between which the key is a boundary.
+// partitionsAt returns the partition of a keyspace that contains an internal key. If the key is a
+// boundary, it returns the two partitions beside it.
 func partitionsAt(v *store.View, ks keys.KeyspaceID, key []byte) (left, right *clusterpb.Partition,
 	err error) {
 	for p, err := range meta.All[clusterpb.Partition](v, meta.PartitionsOf(ks)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Transfer records an operator that has another replica wanted as leader, and the lead handed
-// to it. Only the leader does it.
+// Transfer records an operator that makes another replica the wanted leader and transfers the
+// leadership to it. Only the leader answers.
 func (s *Operators) Transfer(
 	ctx context.Context, r *clusterpb.TransferLeaderRequest,
 ) (*clusterpb.TransferLeaderResponse, error) {
@@ -40,7 +40,7 @@ func (s *Operators) Transfer(
 	return &clusterpb.TransferLeaderResponse{Operator: o.Id}, nil
 }
 
-// transfer makes the operator that was asked for, or says why there can be none.
+// transfer makes the operator that a user asked for, or returns an error if it is not possible.
 func (s *Operators) transfer(v *store.View, r *clusterpb.TransferLeaderRequest,
 ) (*serverpb.Operator, error) {
 	d, err := s.toChange(v, r.Partition)

@@ -11,21 +11,23 @@ import (
 )
 
 const (
-	// maxPieces bounds the partitions that one report may say to have split off.
+	// maxPieces limits the partitions that one report may list as split off.
 	maxPieces = 100
 )
 
-// Claim is what the leader of a partition reports of its descriptor, which the table may lack.
+// Claim is a descriptor that the leader of a partition reports and that the table may lack.
 type Claim struct {
 	Descriptor *clusterpb.Partition
-	// SplitOff are the partitions that it says to have split off.
+	// SplitOff are the partitions that have split off according to the report.
 	SplitOff []*clusterpb.Partition
-	// at is since when the descriptor is claimed; lacks what the table waits for, in words.
+	// At is the time of the first report of the descriptor. lacks says in words what is missing before
+	// the table can have it.
 	At    time.Time
 	lacks string
 }
 
-// claimLocked keeps a descriptor that was reported. A repeated report does not renew its time.
+// claimLocked stores a reported descriptor. A repeated report does not change the time of the first
+// one.
 func (s *Reports) claimLocked(d *clusterpb.Partition, splitOff []*clusterpb.Partition) {
 	id := keys.PartitionID(d.Id)
 	c := &Claim{Descriptor: d, SplitOff: splitOff, At: time.Now()}
@@ -35,7 +37,7 @@ func (s *Reports) claimLocked(d *clusterpb.Partition, splitOff []*clusterpb.Part
 	s.mu.described[id] = c
 }
 
-// Newest returns the later of a descriptor of the table and of the reported one.
+// Newest returns the later of the table's descriptor and the reported descriptor.
 func (s *Reports) Newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb.Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +47,8 @@ func (s *Reports) Newest(id keys.PartitionID, d *clusterpb.Partition) *clusterpb
 	return d
 }
 
-// Claims are the descriptors that may be newer than the table's, by partition.
+// Claims returns the descriptors that may be newer than the table's, in the order of their
+// partitions.
 func (s *Reports) Claims() []Claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +62,7 @@ func (s *Reports) Claims() []Claim {
 	return all
 }
 
-// InTable takes note of a descriptor that the table has.
+// InTable records that the table has a descriptor.
 func (s *Reports) InTable(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +70,7 @@ func (s *Reports) InTable(d *clusterpb.Partition) {
 	s.refuseLocked(d)
 }
 
-// Refuse forgets a descriptor that cannot be.
+// Refuse drops a descriptor that is not possible.
 func (s *Reports) Refuse(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +83,7 @@ func (s *Reports) refuseLocked(d *clusterpb.Partition) {
 	}
 }
 
-// Lacks notes what is missing in a report; false: that was noted before.
+// Lacks records what is missing in a report. It returns false if that was recorded before.
 func (s *Reports) Lacks(d *clusterpb.Partition, what string) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +95,7 @@ func (s *Reports) Lacks(d *clusterpb.Partition, what string) (news bool) {
 	return true
 }
 
-// Lack returns what is missing in the report of a partition; empty: nothing.
+// Lack returns what is missing in the report of a partition. It is empty if nothing is missing.
 func (s *Reports) Lack(id keys.PartitionID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +105,7 @@ func (s *Reports) Lack(id keys.PartitionID) string {
 	return ""
 }
 
-// Ask has the nodes of a partition's replicas report all that they lead.
+// Ask asks the nodes of a partition's replicas to report all partitions that they lead.
 func (s *Reports) Ask(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,14 +1,15 @@
-// Package reports keeps what nodes report to the leader of the core in heartbeats, and what is not
-// stored: who leads which partition, how large and how busy partitions are, the state of nodes, and
-// descriptors that the table may lack (Claim). Of each partition it keeps the report of the highest
-// epoch, and of the highest term within that.
+// Package reports keeps the volatile state that nodes report to the leader of the core in
+// heartbeats: who leads which partition, the size and load of partitions, the state of nodes, and
+// descriptors that the table may lack (Claim). For each partition it keeps the report with the
+// highest epoch and, within the epoch, the highest term.
 //
-// Reports owns all of it under one lock, which is a leaf: nothing is called under it. The reports
-// belong to one leadership. The next one begins with none, and makes nodes report again.
+// Reports owns all of this state under one lock. Nothing is called while the lock is held. The
+// reports belong to one leadership. The next leadership begins without reports, and asks the nodes
+// to report everything again.
 //
-// Reports also remembers the operators that are under way, and which nodes have to be told that
-// there are orders for them (Notify).
+// Reports also keeps the operators that are under way, and the nodes that must be told of new
+// orders (Notify).
 //
-// INVARIANT: all that is kept is bounded, by the partitions of the cluster and by constants for
-// each node and report, whatever nodes send.
+// INVARIANT: the size of the state is limited, by the number of partitions of the cluster and by
+// constants for each node and report, whatever nodes send.
 package reports

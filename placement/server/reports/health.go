@@ -10,17 +10,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// reportDelay is the greatest age of a node's statement about its peers when its heartbeat comes.
+// reportDelay is the maximum age of a node's statement about its peers when its heartbeat arrives.
 const reportDelay = 2 * time.Second
 
 const (
-	// maxPeerReports bounds how many other nodes a node can name as silent or behind, and
-	// maxNotReady how many reasons it can give for not being ready.
+	// maxPeerReports limits how many other nodes a node can report as silent or behind. maxNotReady
+	// limits how many reasons it can give for not being ready.
 	maxPeerReports = 1000
 	maxNotReady    = 8
 )
 
-// trimStats bounds what is kept of a node's figures.
+// trimStats limits the size of a node's report.
 func trimStats(s *clusterpb.NodeStats) {
 	s.Silent = s.Silent[:min(len(s.Silent), maxPeerReports)]
 	s.Behind = s.Behind[:min(len(s.Behind), maxPeerReports)]
@@ -32,8 +32,8 @@ func trimStats(s *clusterpb.NodeStats) {
 	}
 }
 
-// StartedNow notes that a known node has registered: it has just started. now is the monotonic
-// clock.
+// StartedNow records that a known node has registered, and so has just started. now is a reading of
+// the monotonic clock.
 func (s *Reports) StartedNow(term uint64, id keys.NodeID, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,9 +45,9 @@ func (s *Reports) StartedNow(term uint64, id keys.NodeID, now int64) {
 	}
 }
 
-// AddReports adds to nodes what they have reported, and for which reports of others it is waited
-// until it is known how a node does that has just started: what the others said of its replicas
-// before may be over.
+// AddReports adds the nodes' reports to their records. For a node that has just started, it also
+// adds which reports of other nodes are still awaited: earlier reports about the node's replicas
+// may be outdated.
 func (s *Reports) AddReports(nodes []*clusterpb.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,8 +78,8 @@ func (s *Reports) AddReports(nodes []*clusterpb.Node) {
 	}
 }
 
-// Totals returns the sums of what all live nodes report: how many nodes do not hear another live
-// node, and how many replicas have not caught up with their leaders.
+// Totals returns sums over the reports of all live nodes: the number of nodes that do not hear
+// another live node, and the number of replicas that have not caught up with their leaders.
 func (s *Reports) Totals(alive map[uint64]bool) (silent, behind int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,8 @@ func (s *Reports) Totals(alive map[uint64]bool) (silent, behind int) {
 	return silent, behind
 }
 
-// Clocks returns how far the clocks of a majority of the live nodes are ahead of the monotonic
-// clock, at least; false: no majority has reported during that term.
+// Clocks returns the least amount by which the clocks of a majority of the live nodes are ahead of
+// the monotonic clock. It returns false if no majority has reported during the term.
 func (s *Reports) Clocks(term uint64, alive map[uint64]bool) (ahead int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,10 +116,10 @@ func (s *Reports) Clocks(term uint64, alive map[uint64]bool) (ahead int64, ok bo
 	return consumer.Majority(told, len(alive))
 }
 
-// maxPermille bounds each part that a report says of keys.
+// maxPermille limits each fraction in a report about keys.
 const maxPermille = 1000
 
-// trimHints drops what cannot be of what a node reports of keys, and what would take much memory.
+// trimHints removes impossible values from a node's report about keys, and limits its size.
 func trimHints(h *clusterpb.SplitHints) {
 	if h == nil {
 		return

@@ -10,18 +10,20 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Orders are in the answers to heartbeats. So that they need not wait for the next heartbeat, the
-// node that leads a partition is told when an operator of the partition is recorded or taken back,
-// and sends a heartbeat. Later steps need no such hint: a finished step is reported at once, and
-// the answer has the next order. Only the next step of a merge may be for the leader of the other
-// partition, whose node is told then. A hint may be lost, and does no harm when there is no order:
-// nodes bound how often they send heartbeats.
+// Orders are sent in the answers to heartbeats. So that orders need not wait for the next
+// heartbeat, the node that leads a partition is notified when an operator of the partition is
+// recorded or cancelled. The node then sends a heartbeat. Later steps need no notification: the
+// node reports a finished step at once, and the answer has the next order. The exception is a
+// merge: its next step may be for the leader of the other partition, and then the node of that
+// leader is notified. A notification may be lost. It does no harm if there is no order, because
+// nodes limit how often they send heartbeats.
 
-// maxWaking is how many nodes are told at a time, each of them once.
+// maxWaking is the number of nodes that are notified concurrently. Each node is notified by one
+// call at a time.
 const maxWaking = 16
 
-// wakeForLocked tells the nodes that may have an order of an operator, except for the node but: a
-// merge has orders for the leaders of two partitions.
+// wakeForLocked notifies the nodes that may have an order of an operator, except for the node
+// `but`. A merge has orders for the leaders of two partitions.
 func (s *Reports) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 	for _, id := range [...]uint64{o.Partition, o.Right} {
 		if id := keys.PartitionID(id); id != 0 && s.mu.leaders[id] != but {
@@ -30,9 +32,9 @@ func (s *Reports) wakeForLocked(o *serverpb.Operator, but keys.NodeID) {
 	}
 }
 
-// wakeMergesLocked is called when a node reports something new of a partition: if it is one of two
-// that merge, the next step may be for the leader of the other one. The reporting node hears of the
-// step in the answer.
+// wakeMergesLocked is called when a node reports news of a partition. If the partition is one of
+// two that merge, the next step may be for the leader of the other one. The reporting node gets its
+// own step in the answer.
 func (s *Reports) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 	for _, o := range s.mu.operators {
 		if steps.Merges(o) && (o.Partition == uint64(id) || o.Right == uint64(id)) {
@@ -41,17 +43,17 @@ func (s *Reports) wakeMergesLocked(id keys.PartitionID, reporter keys.NodeID) {
 	}
 }
 
-// wakeLocked has the node that leads a partition told that there are orders.
+// wakeLocked has the node that leads a partition notified of orders.
 func (s *Reports) wakeLocked(id keys.PartitionID) {
 	node := s.mu.leaders[id]
 	if node == 0 {
-		return // it will report, and the answer has the order
+		return // the node will report, and the answer has the order
 	}
 	s.mu.wake[node] = struct{}{}
 	s.signalWoken()
 }
 
-// WakeNode has a node told to send a heartbeat.
+// WakeNode has a node notified, so that it sends a heartbeat.
 func (s *Reports) WakeNode(id keys.NodeID) {
 	s.mu.Lock()
 	s.mu.wake[id] = struct{}{}
@@ -66,8 +68,9 @@ func (s *Reports) signalWoken() {
 	}
 }
 
-// Notify calls tell for nodes that have orders, for several at a time and for each once at a time,
-// until ctx ends. It returns when all calls of tell have.
+// Notify calls tell for nodes that have orders, until ctx ends. It calls tell concurrently for
+// several nodes, and for each node once at a time. It returns after all calls of tell have
+// returned.
 func (s *Reports) Notify(ctx context.Context, tell func(context.Context, keys.NodeID)) {
 	var telling errgroup.Group
 	telling.SetLimit(maxWaking)
@@ -88,7 +91,8 @@ func (s *Reports) Notify(ctx context.Context, tell func(context.Context, keys.No
 	}
 }
 
-// toWake returns a node that has to be told and is not being told; 0: there is none.
+// toWake returns a node that must be notified and is not being notified. It returns 0 if there is
+// none.
 func (s *Reports) toWake() keys.NodeID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +106,7 @@ func (s *Reports) toWake() keys.NodeID {
 	return 0
 }
 
-// wasTold says that a node can be told again.
+// wasTold records that the notification of a node has ended.
 func (s *Reports) wasTold(id keys.NodeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

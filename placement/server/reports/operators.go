@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// BeginOperator takes note of an operator that was recorded or changed.
+// BeginOperator stores an operator that was recorded or changed.
 func (s *Reports) BeginOperator(o *serverpb.Operator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,15 +24,15 @@ func (s *Reports) EndOperator(id keys.PartitionID) {
 	delete(s.mu.operators, id)
 }
 
-// SetOperators takes what the store says.
+// SetOperators replaces all operators by those of the store.
 func (s *Reports) SetOperators(all map[keys.PartitionID]*serverpb.Operator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.operators = maps.Clone(all)
 }
 
-// OperatorsOf returns those of partitions that a node leads, and merges of two of which it leads
-// one.
+// OperatorsOf returns the operators of partitions that a node leads, and the merges of two
+// partitions of which the node leads one.
 func (s *Reports) OperatorsOf(node keys.NodeID) []*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,22 +47,22 @@ func (s *Reports) OperatorsOf(node keys.NodeID) []*serverpb.Operator {
 	return led
 }
 
-// Operators are those that are under way, by partition.
+// Operators returns the operators that are under way, by partition.
 func (s *Reports) Operators() map[keys.PartitionID]*serverpb.Operator {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.mu.operators)
 }
 
-// Membership is the highest membership that the leader of a partition has reported.
+// Membership returns the highest membership that the leader of a partition has reported.
 func (s *Reports) Membership(id keys.PartitionID) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.partitions[id].GetMembership()
 }
 
-// Failures returns how often the present step of an operator has failed at the leader of a
-// partition, and left the partition's descriptor unchanged.
+// Failures returns how often the current step of an operator has failed at the leader of a
+// partition, with the partition's descriptor unchanged.
 func (s *Reports) Failures(id keys.PartitionID, operator uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *Reports) Failures(id keys.PartitionID, operator uint64) uint64 {
 	return 0
 }
 
-// Progress is the node that leads a partition, and what its order waits for, in words.
+// Progress returns the node that leads a partition, and what its order waits for, in words.
 func (s *Reports) Progress(id keys.PartitionID) (leader keys.NodeID, waitsFor string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

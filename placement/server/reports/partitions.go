@@ -8,24 +8,24 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Partition is what nodes have said of a partition.
+// Partition has the nodes' reports about a partition.
 type Partition struct {
 	Leader keys.NodeID
-	// Report is the leader's report; nil: there is none. It must not be changed.
+	// Report is the leader's report, or nil if there is none. It must not be changed.
 	Report *clusterpb.PartitionReport
-	// broken are the nodes whose replica is.
+	// Broken are the nodes whose replica of the partition is broken.
 	Broken map[keys.NodeID]bool
 }
 
-// Of is what nodes have said of a partition.
+// Of returns the nodes' reports about a partition.
 func (s *Reports) Of(id keys.PartitionID) Partition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Partition{s.mu.leaders[id], s.mu.partitions[id], maps.Clone(s.mu.broken[id])}
 }
 
-// TakeNews returns the partitions with new reports since the last call, in order, and the nodes'
-// newest figures.
+// TakeNews returns the partitions with new reports since the last call, in order, and the latest
+// figures of the nodes.
 func (s *Reports) TakeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.NodeStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Reports) TakeNews() ([]keys.PartitionID, map[keys.NodeID]*clusterpb.Nod
 	return news, stats
 }
 
-// Complete says whether a node has sent all its reports since this leadership began.
+// Complete reports whether a node has sent all its reports since this leadership began.
 func (s *Reports) Complete(id keys.NodeID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +58,8 @@ func (s *Reports) Ahead(d *clusterpb.Partition) bool {
 		d)
 }
 
-// Distrust forgets the reports of a partition, and has the nodes of its replicas report all that
-// they lead.
+// Distrust drops the reports of a partition, and asks the nodes of its replicas to report all
+// partitions that they lead.
 func (s *Reports) Distrust(d *clusterpb.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Reports) Distrust(d *clusterpb.Partition) {
 	s.askLocked(d)
 }
 
-// breaksLocked notes which replicas of a node are broken.
+// breaksLocked records which replicas of a node are broken.
 func (s *Reports) breaksLocked(id keys.NodeID, n *node, broken []uint64) {
 	if slices.Equal(n.broken, broken) {
 		return
@@ -98,10 +98,10 @@ func (s *Reports) breaksLocked(id keys.NodeID, n *node, broken []uint64) {
 	}
 }
 
-// maxBrokenReports bounds the broken replicas that are known of a node.
+// maxBrokenReports limits the broken replicas that are remembered for a node.
 const maxBrokenReports = 10_000
 
-// Newer says whether a's epoch is above b's.
+// Newer reports whether a's epoch is higher than b's.
 func Newer(a, b *clusterpb.Partition) bool {
 	if a.Generation != b.Generation {
 		return a.Generation > b.Generation

@@ -8,9 +8,9 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// A requested merge brings the replicas of both partitions to the same nodes itself: by
-// replacements, one after the other, each with the steps of an operator that replaces. Which
-// replacement is next follows from the descriptors, like everything.
+// A requested merge first brings the replicas of both partitions to the same nodes. It does so by
+// replacements, one after the other, each with the steps of an operator that replaces a replica.
+// The next replacement follows from the descriptors.
 
 // Together reports whether two partitions have voters on the same nodes, and no other replicas.
 func Together(a, b *clusterpb.Partition) bool {
@@ -25,7 +25,8 @@ func Together(a, b *clusterpb.Partition) bool {
 	return true
 }
 
-// bringTogether is the next step that brings the replicas to the same nodes; false: they are.
+// bringTogether returns the next step that brings the replicas to the same nodes. It returns false
+// if they are on the same nodes.
 func bringTogether(
 	o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
 ) (Step, bool) {
@@ -55,14 +56,15 @@ func bringTogether(
 		what = fmt.Sprintf("partition %d moves from node %d to node %d: ", moving.Id, m.RemoveNode,
 			m.AddNode)
 	}
-	// One replacement does not decide what follows: the work is done when both are on the same
-	// nodes.
+	// A replacement that is done does not complete the work. The work is done when both partitions
+	// have their replicas on the same nodes.
 	next.Done, next.Text = false, what+next.Text
 	return next, true
 }
 
-// replacement returns the operator that puts one replica of a partition on a node where the other
-// partition has one, in place of one that is elsewhere; nil if nothing has to be replaced.
+// replacement returns the operator of one replacement: a partition gets a replica on a node where
+// the other partition has one, in place of a replica elsewhere. It returns nil if nothing has to be
+// replaced.
 func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader keys.NodeID,
 ) *serverpb.Operator {
 	if o.Moves != d.Id && !joint(d) {
@@ -84,7 +86,7 @@ func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader 
 		case r.Role == clusterpb.ReplicaRole_LEARNER && there:
 			comes = r
 		case r.Role == clusterpb.ReplicaRole_LEARNER:
-			m.RemoveReplica, m.RemoveNode = r.Replica, r.Node // no operator continues it
+			m.RemoveReplica, m.RemoveNode = r.Replica, r.Node // no operator continues this replica
 			return m
 		case there && (newest == nil || r.Replica > newest.Replica):
 			newest = r
@@ -94,7 +96,7 @@ func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader 
 		}
 	}
 	if comes == nil && voters > len(stands.Replicas) {
-		comes = newest // the only voter goes in two changes, and this is between them
+		comes = newest // the only voter is replaced in two changes, and this is the state between them
 	}
 	if comes != nil {
 		m.AddReplica, m.AddNode = comes.Replica, comes.Node
@@ -114,8 +116,8 @@ func replacement(o *serverpb.Operator, at Sides, d *clusterpb.Partition, leader 
 	return m
 }
 
-// Recovered says whether a descriptor is what a recovery has made of a partition, or follows from
-// that.
+// Recovered reports whether a descriptor is the result of a partition's recovery, or follows from
+// that result.
 func Recovered(d *clusterpb.Partition, r *clusterpb.RecoveredPartition) bool {
 	if r == nil || d.Membership < r.Membership {
 		return false

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// mergeKind is what operators that merge two partitions are called.
+	// mergeKind is the name of operators that merge two partitions.
 	mergeKind = "merge"
-	// MergeTries bounds how often the left partition tries to consume the right one.
+	// MergeTries is the number of attempts of the left partition to subsume the right one.
 	MergeTries = 5
 )
 
-// Merges says whether an operator merges its partition with the right neighbour.
+// Merges reports whether an operator merges its partition with the right neighbour.
 func Merges(o *serverpb.Operator) bool { return o.GetRight() != 0 }
 
-// Sides are the two partitions of a merge as they are known, and the nodes that lead them (0: not
-// known). Right is nil if the table no longer has it.
+// Sides has the descriptors of the two partitions of a merge, and the nodes that lead them. A node
+// is 0 if the leader is not known. Right is nil if the table no longer has the right partition.
 type Sides struct {
 	Left, Right             *clusterpb.Partition
 	LeftLeader, RightLeader keys.NodeID
@@ -44,8 +44,8 @@ type Sides struct {
 //	the leaders are on two nodes    have the right one led where the left one is
 //	otherwise                       have the left one consume the right one
 //
-// An attempt that fails raises the left one's membership, and the next attempt is made for that.
-// After MergeTries attempts the operator is cancelled.
+// An attempt that fails raises the left partition's membership, and the next attempt is made for
+// the new membership. After MergeTries attempts the operator is cancelled.
 func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	left, right := at.Left, at.Right
 	switch {
@@ -54,8 +54,8 @@ func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	case right == nil:
 		return Step{Done: true, Text: fmt.Sprintf("partition %d is gone", o.Right)}
 	case left.Generation != o.Generation && keys.PartitionSpan(left).Contains(right.Start):
-		// INVARIANT: the operator ends when the table has the merge, and not when it is reported:
-		// the operator is the evidence for the report, and another operator of the right one would
+		// INVARIANT: the operator ends when the table has the merge, and not when the merge is reported:
+		// the operator is the evidence for the report, and another operator of the right partition would
 		// continue with a partition that is gone.
 		return Step{Text: fmt.Sprintf("has merged it with partition %d: the table is to follow",
 			right.Id)}
@@ -94,7 +94,7 @@ func Merge(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	return consume(o, left, right)
 }
 
-// leadTogether has both partitions led by the same node; false: they are.
+// leadTogether has both partitions led by the same node. It returns false if they are.
 func leadTogether(o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
 ) (Step, bool) {
 	left, right := at.Left, at.Right
@@ -108,8 +108,8 @@ func leadTogether(o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
 		next.Text = fmt.Sprintf("waits for partition %d to be led by node %d", d.Id, to.Node)
 		return next
 	}
-	// A node hands leadership back to the wanted replica, so the receiver has to be wanted, unless
-	// it is on a node which leaves leadership to others.
+	// A node transfers leadership back to the wanted replica. So the receiver has to be the wanted
+	// replica, unless the wanted replica is on a node that leaves leadership to others.
 	if to := ReplicaOf(left, Wanted(left)); to != nil && keys.NodeID(to.Node) != at.LeftLeader &&
 		rank(to.Node) == LeadsWell {
 		return lead(left, to), true
@@ -129,7 +129,7 @@ func leadTogether(o *serverpb.Operator, at Sides, rank func(node uint64) Rank,
 	return Step{}, false
 }
 
-// consume has the left partition consume the right one.
+// consume has the left partition subsume the right one.
 func consume(o *serverpb.Operator, left, right *clusterpb.Partition) Step {
 	target := proto.Clone(left).(*clusterpb.Partition)
 	target.Generation, target.End = max(left.Generation, right.Generation)+1, right.End
@@ -145,13 +145,14 @@ func raise(o *serverpb.Operator, d *clusterpb.Partition, format string, args ...
 		Text: fmt.Sprintf(format, args...)}
 }
 
-// FreezesFor says whether a partition was frozen for the present epoch of another one.
+// FreezesFor reports whether a partition was frozen for the present epoch of another one.
 func FreezesFor(f *clusterpb.Freeze, left *clusterpb.Partition) bool {
 	return f.Partition == left.Id && f.Generation == left.Generation &&
 		f.Membership == left.Membership
 }
 
-// thawed returns a frozen partition as it was before, with which an attempt that continues began.
+// thawed returns a frozen partition as it was before the freeze. The attempt that continues began
+// with that descriptor.
 func thawed(d *clusterpb.Partition) *clusterpb.Partition {
 	before := proto.Clone(d).(*clusterpb.Partition)
 	before.Frozen = nil
@@ -159,9 +160,9 @@ func thawed(d *clusterpb.Partition) *clusterpb.Partition {
 	return before
 }
 
-// TriesOf returns how many attempts have failed: each raises the left one's membership by one, and
-// the right one's by two, since that freezes and thaws. A partition that is moved changes for other
-// reasons too.
+// TriesOf returns the number of failed attempts. Each attempt raises the left partition's
+// membership by one, and the right partition's by two, for freeze and thaw. The membership of a
+// partition that is moved also changes for other reasons.
 func TriesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 	if o.Moves == left.Id {
 		return (max(right.Membership, o.Membership) - o.Membership) / 2
@@ -169,7 +170,7 @@ func TriesOf(o *serverpb.Operator, left, right *clusterpb.Partition) uint64 {
 	return max(left.Membership, o.Membership) - o.Membership
 }
 
-// separate takes a merge back.
+// separate undoes a merge.
 func separate(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step {
 	for _, d := range []*clusterpb.Partition{at.Left, at.Right} {
 		leader := at.LeftLeader
@@ -195,8 +196,7 @@ func separate(o *serverpb.Operator, at Sides, rank func(node uint64) Rank) Step 
 	return Step{Done: true, Text: "was cancelled"}
 }
 
-// NewMerge makes the operator that merges two neighbours which have their replicas on the same
-// nodes.
+// NewMerge makes the operator that merges two neighbours whose replicas are on the same nodes.
 func NewMerge(left, right *clusterpb.Partition) *serverpb.Operator {
 	return &serverpb.Operator{Partition: left.Id, Keyspace: left.Keyspace, Kind: mergeKind,
 		Generation: left.Generation, Membership: left.Membership, Right: right.Id,

@@ -12,8 +12,8 @@ import (
 )
 
 // An operator has no state but its goal: the next step follows from the present descriptor. So it
-// continues wherever it was interrupted, under any leader of the core, and a step that comes twice
-// does nothing the second time.
+// continues wherever it was interrupted, under any leader of the core, and a step that is taken
+// twice has no effect the second time.
 //
 //	the newcomer is missing     add it as a learner
 //	it is a learner             if the replica that goes is wanted as leader, want another; if it
@@ -25,28 +25,29 @@ import (
 //	another replica is to lead  want it as leader, and hand it the leadership
 //	the goal is reached         done
 //
-// A leader cannot be voted out, so the only voter of a partition goes in two changes: the newcomer
-// comes in, takes over the leadership, and then the old one goes out.
+// A leader cannot be voted out. So the only voter of a partition is replaced in two changes: the
+// newcomer becomes a voter and takes over the leadership, and then the old replica is removed.
 //
 // A cancelled operator goes back to its beginning: a learner is removed, and so is a voter as long
-// as the replica that it was to replace is a voter too. A joint configuration can only be ended
-// first; if that has taken the old replica out, the operator is done.
+// as the replica that it should replace is a voter too. A joint configuration can only be ended
+// first. If that has removed the old replica, the operator is done.
 
-// DoneText is the end of an operator that has reached its goal.
+// DoneText is the text of the last step of an operator that has reached its goal.
 const DoneText = "done"
 
-// Step is what an operator does next.
+// Step is the next step of an operator.
 type Step struct {
-	// done: nothing is left to do.
+	// Done is set if nothing is left to do.
 	Done bool
-	// Order is for the partition's leader; nil: none.
+	// Order is the order for the partition's leader, or nil.
 	Order *clusterpb.Order
-	// text says what it does, in words.
+	// Text describes the step in words.
 	Text string
 }
 
-// Next returns the next step of an operator, for a descriptor and the node that leads the partition
-// (0: not known). rank says how well nodes can take over leadership.
+// Next returns the next step of an operator, for a descriptor and the node that leads the
+// partition. The node is 0 if the leader is not known. rank says how well nodes can take over
+// leadership.
 func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	rank func(node uint64) Rank) Step {
 	in, out := ReplicaOf(d, o.AddReplica), ReplicaOf(d, o.RemoveReplica)
@@ -76,11 +77,11 @@ func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 		remove(next, in.Replica)
 		return step("removes the learner on node %d again", in.Node)
 	case o.Cancelled && o.AddReplica != 0 && in == nil && o.AddReplica >= NextReplica(d):
-		// An order to add it may be on its way, and must not fit any more.
+		// An order to add the replica may be under way, and must not be valid any more.
 		next.NextReplica = o.AddReplica + 1
 		return step("gives up replica id %d", o.AddReplica)
 	case o.Cancelled && o.AddReplica == 0 && out != nil && d.Membership <= o.CancelledAt:
-		// The same for an order to remove it.
+		// The same is true for an order to remove the replica.
 		return step("keeps the replica on node %d", out.Node)
 	case o.Cancelled && in != nil && out != nil && out.Role == clusterpb.ReplicaRole_VOTER:
 		return voteOut(o, d, in, leader, rank)
@@ -108,8 +109,8 @@ func Next(o *serverpb.Operator, d *clusterpb.Partition, leader keys.NodeID,
 	return voteOut(o, d, out, leader, rank)
 }
 
-// voteOut lets a voter out; a learner that the operator has added comes in with the same change. A
-// voter that leads, or is to lead, hands that over before.
+// voteOut removes a voter. A learner that the operator has added becomes a voter in the same
+// change. A voter that leads, or is the wanted leader, first transfers the leadership.
 func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replica,
 	leader keys.NodeID, rank func(node uint64) Rank) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
@@ -122,7 +123,7 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 			to = successor(d, out, rank)
 		}
 		if to != nil && Wanted(d) == out.Replica {
-			// Otherwise the leadership would be handed back.
+			// Otherwise the leadership would be transferred back.
 			next.WantedLeader = to.Replica
 			return Step{Order: order, Text: fmt.Sprintf("has node %d lead instead", to.Node)}
 		}
@@ -135,13 +136,13 @@ func voteOut(o *serverpb.Operator, d *clusterpb.Partition, out *clusterpb.Replic
 	return Step{Order: order, Text: "changes the voters"}
 }
 
-// leads reports whether a replica leads, or is to.
+// leads reports whether a replica leads, or is the wanted leader.
 func leads(d *clusterpb.Partition, r *clusterpb.Replica, leader keys.NodeID) bool {
 	return keys.NodeID(r.Node) == leader || Wanted(d) == r.Replica
 }
 
-// transferStep is the rest when the replicas are those of the goal: one of them may be wanted as
-// leader. next is the descriptor with its membership raised.
+// transferStep returns the step when the replicas are those of the goal: one of them may have to
+// become the wanted leader. next is the descriptor with its membership raised.
 func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	leader keys.NodeID, rank func(node uint64) Rank) Step {
 	to := ReplicaOf(d, o.LeadReplica)
@@ -156,7 +157,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 			Text: fmt.Sprintf("has node %d wanted as leader", to.Node)}
 	case leader != keys.NodeID(to.Node) && rank(to.Node) == LeadsBadly &&
 		rank(uint64(leader)) == LeadsWell:
-		// That node would hand the leadership back.
+		// That node would transfer the leadership back.
 		return Step{Done: true, Text: fmt.Sprintf("node %d is wanted as leader, and leaves "+
 			"that to others at present", to.Node)}
 	case leader != keys.NodeID(to.Node):
@@ -165,7 +166,7 @@ func transferStep(o *serverpb.Operator, d, next *clusterpb.Partition,
 	return Step{Done: true, Text: DoneText}
 }
 
-// handOver hands the leadership to a replica; nil: there is none that can take it.
+// handOver transfers the leadership to a replica. to is nil if no replica can take the leadership.
 func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replica) Step {
 	if to == nil {
 		return Step{Text: "waits for a node that can take over the lead"}
@@ -174,7 +175,7 @@ func handOver(o *serverpb.Operator, d *clusterpb.Partition, to *clusterpb.Replic
 		Text: fmt.Sprintf("hands the lead to node %d", to.Node)}
 }
 
-// ReplicaOf is the replica of an id; nil if there is none.
+// ReplicaOf returns the replica with an id, or nil if there is none.
 func ReplicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if id != 0 && r.Replica == id {
@@ -184,7 +185,7 @@ func ReplicaOf(d *clusterpb.Partition, id uint64) *clusterpb.Replica {
 	return nil
 }
 
-// ReplicaAt is the replica on a node; nil if there is none.
+// ReplicaAt returns the replica on a node, or nil if there is none.
 func ReplicaAt(d *clusterpb.Partition, node keys.NodeID) *clusterpb.Replica {
 	for _, r := range d.GetReplicas() {
 		if node != 0 && keys.NodeID(r.Node) == node {
@@ -205,7 +206,7 @@ func joint(d *clusterpb.Partition) bool {
 
 // leave ends a joint configuration.
 func leave(d *clusterpb.Partition) {
-	d.NextReplica = NextReplica(d) // also if the latest of them goes
+	d.NextReplica = NextReplica(d) // even if the latest replica is removed
 	kept := d.Replicas[:0]
 	for _, r := range d.Replicas {
 		switch r.Role {
@@ -236,7 +237,7 @@ func setRole(d *clusterpb.Partition, id uint64, role clusterpb.ReplicaRole) {
 	ReplicaOf(d, id).Role = role
 }
 
-// NextReplica is the id that the next replica of a partition gets.
+// NextReplica returns the id for the next replica of a partition.
 func NextReplica(d *clusterpb.Partition) uint64 {
 	next := max(d.NextReplica, 1)
 	for _, r := range d.Replicas {
@@ -245,7 +246,7 @@ func NextReplica(d *clusterpb.Partition) uint64 {
 	return next
 }
 
-// Wanted returns the id of the replica that is to lead.
+// Wanted returns the id of the wanted leader.
 func Wanted(d *clusterpb.Partition) uint64 {
 	if r := ReplicaOf(d, d.WantedLeader); r != nil && r.Role == clusterpb.ReplicaRole_VOTER {
 		return r.Replica
@@ -258,8 +259,8 @@ func Wanted(d *clusterpb.Partition) uint64 {
 	return 0
 }
 
-// successor returns the first of the voters that rank highest to take over the leadership; nil if
-// none can.
+// successor returns the first of the voters with the highest rank for leadership. It returns nil if
+// no voter can lead.
 func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node uint64) Rank,
 ) (best *clusterpb.Replica) {
 	highest := LeadsNothing
@@ -274,8 +275,8 @@ func successor(d *clusterpb.Partition, out *clusterpb.Replica, rank func(node ui
 	return best
 }
 
-// Neighbours says whether a partition begins where another one ends, in the same keyspace and hash
-// number.
+// Neighbours reports whether a partition begins where another one ends, in the same keyspace and
+// hash number.
 func Neighbours(left, right *clusterpb.Partition) bool {
 	return bytes.Equal(right.Start, left.End) && left.Keyspace == right.Keyspace &&
 		left.Hash == right.Hash && left.PrefixLength == right.PrefixLength

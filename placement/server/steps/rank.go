@@ -2,23 +2,23 @@ package steps
 
 import "github.com/tidemarkdb/tidemark/rpc/clusterpb"
 
-// Rank says how well a node can take over the lead of a partition.
+// Rank says how well a node can take over the leadership of a partition.
 type Rank int
 
 const (
 	// Silent: the node does not answer.
 	Silent Rank = iota
-	// LeadsNothing: its disk is full or its clock is wrong. It refuses leadership, or serves
+	// LeadsNothing: the node's disk is full or its clock is wrong. It refuses leadership, or serves
 	// nothing.
 	LeadsNothing
-	// LeadsBadly: the node is on its way out, or its disk is slow. It leads if no other node can.
+	// LeadsBadly: the node is being drained or decommissioned, or its disk is slow. It leads only if
+	// no other node can.
 	LeadsBadly
-	// LeadsWell: nothing is known against it.
+	// LeadsWell: the node has no known problem.
 	LeadsWell
 )
 
-// RankNode ranks a node by its record, nil if there is none, and by its own report, nil if there is
-// none.
+// RankNode ranks a node by its record and its own report. Each may be nil.
 func RankNode(n *clusterpb.Node, alive bool, stats *clusterpb.NodeStats) Rank {
 	switch {
 	case !alive:

@@ -14,10 +14,10 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SplitKind is what operators that split a partition are called.
+// SplitKind is the name of operators that split a partition.
 const SplitKind = "split"
 
-// Splits says whether an operator splits its partition.
+// Splits reports whether an operator splits its partition.
 func Splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
 
 // A split follows the same rule as a change of replicas: the next step follows from the descriptor.
@@ -29,8 +29,8 @@ func Splits(o *serverpb.Operator) bool { return len(o.GetSplitKey()) > 0 }
 //	there is a learner              remove it: its operator is gone
 //	all replicas vote               have the partition split
 //
-// The table shows the parent's next generation only together with the child, so when an operator is
-// done both are in the table.
+// The table shows the parent's next generation only together with the child. So when an operator is
+// done, both are in the table.
 func splitStep(o *serverpb.Operator, d *clusterpb.Partition) Step {
 	next := proto.Clone(d).(*clusterpb.Partition)
 	change := func(format string, args ...any) Step {
@@ -74,8 +74,8 @@ func AllVote(d *clusterpb.Partition) bool {
 	return true
 }
 
-// SplitAt returns the user key at which an operator splits; nil: it does not split, or its keyspace
-// is gone.
+// SplitAt returns the user key at which an operator splits. It returns nil if the operator does not
+// split, or if the keyspace is gone.
 func SplitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
 	if ks == nil || !Splits(o) {
 		return nil
@@ -87,8 +87,8 @@ func SplitAt(ks *clusterpb.Keyspace, o *serverpb.Operator) []byte {
 	return o.SplitKey[min(prefix, len(o.SplitKey)):]
 }
 
-// NewSplit makes the operator that splits a partition at an internal key. It has no reason yet, and
-// gets its id, and that of the child, when it is recorded.
+// NewSplit makes the operator that splits a partition at an internal key. The operator has no
+// reason yet. It gets its id, and the id of the child, when it is recorded.
 func NewSplit(d *clusterpb.Partition, key []byte) (*serverpb.Operator, error) {
 	span := keys.PartitionSpan(d)
 	if !span.Contains(key) || bytes.Equal(key, span.Start) {

@@ -1,9 +1,10 @@
-// Package table streams the partition table from the store of a member of the core: first
-// everything, in updates of bounded size, then changes. A stream can be resumed from a revision. If
-// the store has compacted that revision, everything is sent again, with Reset.
+// Package table streams the partition table from the store of a member of the core. A stream sends
+// the whole table first, in updates of limited size, and then the changes. A stream can be resumed
+// from a revision. If the store has compacted that revision, the whole table is sent again, with
+// Reset.
 //
-// A data node has a copy of the table of its own, which is a Source as Streams is. SendTo sends the
-// updates of either to a receiver, and cuts off one that does not read.
+// A data node has its own copy of the table, which is also a Source. SendTo sends the updates of a
+// Source to a receiver, and ends the stream of a receiver that does not read.
 //
-// INVARIANT: an update has all of a revision, or nothing.
+// INVARIANT: an update has all changes of a revision, or none of them.
 package table

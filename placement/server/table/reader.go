@@ -23,41 +23,42 @@ import (
 )
 
 const (
-	// pageRows bounds the rows of one update, except for changes that came at one revision.
+	// pageRows limits the rows of one update. An update may have more rows if they changed at one
+	// revision.
 	pageRows = 512
-	// checkInterval is the interval at which a stream checks whether this member is still in touch
-	// with a leader, and whether the revision from which it could be resumed has fallen far behind.
+	// checkInterval is the interval of two checks of a stream: whether this member is still in contact
+	// with a leader, and whether the revision for a resumption has fallen far behind.
 	checkInterval = 3 * time.Second
 	progressLag   = 500
 	leaderAbsent  = 2 // checks
 )
 
-// Source has a table: Streams is one, and node.Node, which has a copy of its own.
+// Source provides a table. Streams is a Source, and so is node.Node with its own copy.
 type Source interface {
-	// Subscribe calls emit with everything there is, in updates of which the last is Complete, and
-	// then with changes, until ctx ends or emit returns an error. An update with Reset begins with
-	// everything anew.
+	// Subscribe calls emit with the whole table, in updates of which the last is Complete, and then
+	// with changes. It ends when ctx ends or emit returns an error. An update with Reset starts the
+	// table again from the beginning.
 	Subscribe(ctx context.Context, emit func(*clusterpb.TableUpdate) error) error
-	// SubscribeTo is Subscribe for a receiver that wants the partitions and leaders of some
-	// keyspaces only: those of first, and those that come from more. Followed names the keyspaces
-	// that have been sent now. A table of at most small partitions may be sent as a whole
-	// (FollowsAll).
+	// SubscribeTo is Subscribe for a receiver that wants only the partitions and leaders of some
+	// keyspaces: the keyspaces in first, and those that come from more. Followed names the keyspaces
+	// that have been sent completely. If the table has at most `small` partitions, it may be sent as a
+	// whole (FollowsAll).
 	SubscribeTo(ctx context.Context, first []uint32, more <-chan []uint32, small int,
 		emit func(*clusterpb.TableUpdate) error) error
 }
 
-// Streams are the streams of the table from a member's store.
+// Streams streams the table from a member's store.
 type Streams struct {
 	// ctx ends when the member is closed.
 	ctx   context.Context
 	meta  *meta.Records
 	store *store.Store
 	open  prometheus.Gauge
-	// Cut counts the streams whose receivers did not read.
+	// Cut counts the streams that were ended because their receivers did not read.
 	Cut prometheus.Counter
 }
 
-// New makes the streams of a member.
+// New makes the Streams of a member.
 func New(
 	ctx context.Context, records *meta.Records, from *store.Store,
 ) *Streams {
@@ -70,20 +71,20 @@ func New(
 				"not read."})}
 }
 
-// Collectors are the metrics.
+// Collectors returns the metrics.
 func (t *Streams) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{t.open, t.Cut}
 }
 
-// Subscribe implements TableSource from this member's store: as of what this member has applied.
+// Subscribe implements Source from the applied state of this member's store.
 func (t *Streams) Subscribe(
 	ctx context.Context, emit func(*clusterpb.TableUpdate) error,
 ) error {
 	return t.follow(ctx, 0, emit)
 }
 
-// SubscribeTo implements TableSource. The store has no order of changes by keyspace, so this sends
-// everything.
+// SubscribeTo implements Source. It sends the whole table, because the store does not order changes
+// by keyspace.
 func (t *Streams) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32, _ int,
 	emit func(*clusterpb.TableUpdate) error) error {
 	return t.Subscribe(ctx, func(u *clusterpb.TableUpdate) error {
@@ -92,7 +93,8 @@ func (t *Streams) SubscribeTo(ctx context.Context, _ []uint32, _ <-chan []uint32
 	})
 }
 
-// Send sends the changes after a revision (0: everything) to a receiver that must not stall.
+// Send sends the changes after a revision to a receiver, and ends the stream if the receiver
+// stalls. Revision 0 means the whole table.
 func (t *Streams) Send(
 	ctx context.Context, after uint64, send func(*clusterpb.TableUpdate) error,
 ) error {
@@ -102,7 +104,7 @@ func (t *Streams) Send(
 		})
 }
 
-// follow continues after a revision; 0: from the beginning.
+// follow continues after a revision. 0 means from the beginning.
 func (t *Streams) follow(
 	ctx context.Context, after uint64, emit func(*clusterpb.TableUpdate) error,
 ) error {
@@ -121,10 +123,10 @@ func (t *Streams) follow(
 	}
 }
 
-// reader reads the table from the store. After a CompactedError it begins anew, with Reset.
+// reader reads the table from the store. After a CompactedError it begins again, with Reset.
 type reader struct {
 	from *Streams
-	// after is the revision that was last returned.
+	// after is the last revision that Next has returned.
 	after uint64
 	began bool
 	anew  bool
@@ -132,7 +134,7 @@ type reader struct {
 	pages func() (*clusterpb.TableUpdate, error, bool)
 	stop  func()
 	watch *store.Watcher
-	// leaderless counts checks.
+	// leaderless counts the consecutive checks without a leader.
 	leaderless int
 }
 
@@ -170,7 +172,7 @@ func (r *reader) next(ctx context.Context) (*clusterpb.TableUpdate, error) {
 			return nil, err
 		}
 		if r.after != 0 {
-			// Resumed: up to here the receiver has everything.
+			// The stream is resumed: the receiver has everything up to this revision.
 			return &clusterpb.TableUpdate{Revision: r.after, Complete: true}, nil
 		}
 	}
@@ -239,9 +241,9 @@ func (r *reader) change(ctx context.Context) (*clusterpb.TableUpdate, error) {
 	}
 }
 
-// whole adds to a batch the rest of its last revision.
+// whole adds the rest of a batch's last revision to the batch.
 //
-// INVARIANT: an update has all of a revision, or nothing. Receivers draw conclusions from a merge
+// INVARIANT: an update has all changes of a revision, or none of them. Receivers must see a merge
 // and the removal of the merged partition together.
 func (r *reader) whole(ctx context.Context, batch store.Batch) (store.Batch, error) {
 	for n := len(batch.Events); n > 0 && batch.Events[n-1].KV.ModRevision > batch.Revision; {
@@ -255,7 +257,8 @@ func (r *reader) whole(ctx context.Context, batch store.Batch) (store.Batch, err
 	return batch, nil
 }
 
-// changed counts updates with partitions, for checkInvariantTable.
+// changed counts the updates with partitions, so that checkInvariantTable runs only for some of
+// them.
 var changed invariants.Every
 
 // checkInvariantTable checks that the table has no overlap, and no hole in an active keyspace.
@@ -263,7 +266,7 @@ func (t *Streams) checkInvariantTable() {
 	view := t.store.Stale()
 	keyspaces, err := meta.LoadKeyspaces(view)
 	if err != nil {
-		return // compacted meanwhile
+		return // the revision was compacted meanwhile
 	}
 	active := map[uint32]bool{}
 	for _, ks := range keyspaces {
@@ -296,8 +299,8 @@ func (t *Streams) checkInvariantTable() {
 	}
 }
 
-// checkLeader ends the stream of a member that has been cut off from the core for a while:
-// otherwise it would be silent for ever.
+// checkLeader ends a stream if this member has been cut off from the core for a while. Otherwise
+// the stream would be silent for ever.
 func (r *reader) checkLeader() error {
 	if r.from.ctx.Err() != nil {
 		return status.Error(codes.Unavailable, "this member of the core is shutting down")
@@ -312,7 +315,7 @@ func (r *reader) checkLeader() error {
 	return nil
 }
 
-// pages iterates over everything in a view, in updates of bounded size. The last one is Complete.
+// pages yields the whole content of a view, in updates of limited size. The last one is Complete.
 func pages(
 	view *store.View, nodes []*clusterpb.Node,
 ) (next func() (*clusterpb.TableUpdate, error, bool), stop func()) {
@@ -352,7 +355,7 @@ func pages(
 	})
 }
 
-// add puts a keyspace or a partition into an update.
+// add adds a keyspace or a partition to an update.
 func add(u *clusterpb.TableUpdate, key, value []byte) error {
 	if strings.HasPrefix(string(key), meta.KeyspacePrefix) {
 		k := &clusterpb.Keyspace{}
@@ -364,7 +367,7 @@ func add(u *clusterpb.TableUpdate, key, value []byte) error {
 	return err
 }
 
-// update turns events into an update. Of several changes of one row the last counts.
+// update converts events to an update. Of several changes of one row, the last counts.
 func (r *reader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
 	u := &clusterpb.TableUpdate{Revision: batch.Revision}
 	last := map[string]int{}
@@ -404,7 +407,7 @@ func (r *reader) update(batch store.Batch) (*clusterpb.TableUpdate, error) {
 			return nil, err
 		}
 	}
-	// A node is made of two keys, so it is read as it is now, which is at least as new as the
+	// A node consists of two keys. So it is read in its present state, which is at least as new as the
 	// events.
 	view := r.from.store.Stale()
 	for id := range changed {

@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// SendTimeout is how long the receiver of a stream of the table may read nothing before the stream
-// is cut off. It can open another, from the revision that it has.
+// SendTimeout is the time for which the receiver of a stream may read nothing before the stream is
+// ended. The receiver can open another stream, from the revision that it has.
 const SendTimeout = 30 * time.Second
 
-// SendTo runs a stream: run gets a send that measures the time. If a receiver reads nothing for too
-// long, although there is something for it, its stream is cut off, and onCut is called. Until then
-// the stream holds one update, and what gRPC buffers of it.
+// SendTo runs a stream. run gets a send function that measures the time of each send. If the
+// receiver reads nothing for SendTimeout although there is an update for it, SendTo ends the stream
+// and calls onCut. Until then the stream holds one update, and the data that gRPC buffers.
 //
-// run has a goroutine of its own, which may still be in send when SendTo returns: gRPC ends that
-// call, as it does all of a stream's, when the handler has returned. Then ctx is over, and so run
+// run has its own goroutine, which may still be in send when SendTo returns. gRPC ends all calls of
+// a stream, including that send, when the handler has returned. Then ctx has ended, and so run
 // returns.
 func SendTo(ctx context.Context, onCut func(), send func(*clusterpb.TableUpdate) error,
 	run func(context.Context, func(*clusterpb.TableUpdate) error) error) error {

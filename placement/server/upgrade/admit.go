@@ -7,19 +7,21 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Supported is the range of levels that a server has said that it supports. Without a report its
-// version is from before there were levels.
+// Supported converts a server's report to a range of levels. A server without a report has a
+// version from before there were levels.
 func Supported(l *clusterpb.Levels) release.Range {
 	return release.Range{Min: release.Level(l.GetMin()), Max: release.Level(l.GetMax())}
 }
 
-// Admit refuses a server, named by its address and its version, whose program does not support the
-// active and the coming level. The error is a status with the code FailedPrecondition; Refused
-// finds it.
+// Admit refuses a server whose program does not support the active and the coming level. The server
+// is named by its address and its version. The error is a status with the code FailedPrecondition.
+// Refused recognizes it. While a new core has no level yet, the error tells the server to ask
+// again.
 func (r Record) Admit(address, version string, said *clusterpb.Levels) error {
 	supported := Supported(said)
 	why := supported.Refusal(r.active())
@@ -28,6 +30,9 @@ func (r Record) Admit(address, version string, said *clusterpb.Levels) error {
 	}
 	if why == "" {
 		return nil
+	}
+	if r.founding {
+		return hint.Unavailable("the core is new, and has no level of formats and messages yet")
 	}
 	if version == "" {
 		version = "an unknown version"
@@ -42,8 +47,8 @@ func (r Record) Admit(address, version string, said *clusterpb.Levels) error {
 	return st.Err()
 }
 
-// Refused says whether an error is one of Admit: the server's program does not support the level of
-// the cluster.
+// Refused reports whether an error comes from Admit: the server's program does not support the
+// level of the cluster.
 func Refused(err error) bool {
 	var s interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &s) || s.GRPCStatus().Code() != codes.FailedPrecondition {

@@ -11,14 +11,14 @@ import (
 // both.
 type server struct {
 	*clusterpb.UpgradeServer
-	// known: the leader knows what the server's program supports, because the server has said so
-	// in its term, or is registered as a node. If it is set and Levels is nil, the program is from
-	// before there were levels.
+	// known is set if the leader knows what the server's program supports: the server has reported it
+	// in the leader's term, or is registered as a node. If known is set and Levels is nil, the program
+	// is from before there were levels.
 	known bool
 }
 
-// target is the level to which a cluster can be raised next: the one above the active level, if a
-// server supports it; else the active level.
+// target returns the level to which a cluster can be raised next: the level above the active one,
+// if a server supports it, and otherwise the active level.
 func (r Record) target(servers []server) release.Level {
 	for _, s := range servers {
 		if Supported(s.Levels).Max > r.active() {
@@ -28,8 +28,8 @@ func (r Record) target(servers []server) release.Level {
 	return r.active()
 }
 
-// obstacle says why the cluster cannot be raised to a level with a server, and what to do; empty:
-// it can.
+// obstacle says why a server prevents the cluster from being raised to a level, and what to do. It
+// is empty if the server does not.
 func (s server) obstacle(target release.Level) string {
 	away := "let it go (`tidemark core remove`)"
 	if s.Node != 0 {
@@ -55,8 +55,8 @@ func (s server) obstacle(target release.Level) string {
 	}
 }
 
-// assess fills in the obstacles of the servers, and returns the level to which the cluster can be
-// raised next, and how many servers are in the way.
+// assess fills in the obstacles of the servers. It returns the level to which the cluster can be
+// raised next, and the number of servers with an obstacle.
 func (r Record) assess(servers []server) (target release.Level, obstacles int) {
 	target = r.target(servers)
 	if target == r.active() {
@@ -70,7 +70,7 @@ func (r Record) assess(servers []server) (target release.Level, obstacles int) {
 	return target, obstacles
 }
 
-// unnoted counts the servers that answer and have not noted the coming level.
+// unnoted counts the servers that answer and have not recorded the coming level on their disks.
 func (r Record) unnoted(servers []server) (n int) {
 	for _, s := range servers {
 		if s.Alive && release.Level(s.Levels.GetNoted()) < r.coming() {

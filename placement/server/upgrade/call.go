@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// MinAuto and MaxAuto bound the timer.
+	// MinAuto and MaxAuto limit the time of automatic finalisation.
 	MinAuto, MaxAuto = time.Minute, 365 * 24 * time.Hour
-	// hearing is how long a new leader hears servers before it says that one does not answer: nodes
-	// send heartbeats, and members announce themselves, at least every two seconds.
+	// hearing is the time that a new leader waits before it reports that a server does not answer.
+	// Nodes send heartbeats, and members announce themselves, at least every two seconds.
 	hearing = 6 * time.Second
-	// maxNamed is how many obstacles the error of a refused finalisation names.
+	// maxNamed is the number of obstacles that the error of a refused finalisation names.
 	maxNamed = 10
 )
 
-// Call implements Upgrade of the service Cluster. Only the leader answers. It finalises, or sets
-// the timer, on request, and shows what is so then. To finalise returns when the coming level is
-// recorded; the level becomes active a moment later.
+// Call implements Upgrade of the service Cluster. Only the leader answers. On request it finalises
+// the upgrade, or sets the timer. It returns the resulting state. A finalisation returns when the
+// coming level is recorded. The level becomes active shortly afterwards.
 func (u *Upgrade) Call(
 	ctx context.Context, r *clusterpb.UpgradeRequest,
 ) (*clusterpb.UpgradeResponse, error) {
@@ -88,14 +88,14 @@ func (u *Upgrade) Call(
 	return u.response(record, target, servers), nil
 }
 
-// next is a copy of the record, for a change.
+// next returns a copy of the record that can be changed.
 func (r Record) next() *serverpb.Level {
 	next := proto.Clone(r.Level).(*serverpb.Level)
 	next.Coming = uint32(r.coming())
 	return next
 }
 
-// commit writes the record and an event. It returns the new record.
+// commit writes the record and an event, and returns the new record.
 func (u *Upgrade) commit(ctx context.Context, v *store.View, before Record, next *serverpb.Level,
 	reason, outcome string) (Record, error) {
 	ok, err := u.config.Meta.CommitEvent(ctx,
@@ -114,7 +114,7 @@ func (u *Upgrade) commit(ctx context.Context, v *store.View, before Record, next
 	return after, u.config.Meta.Status(err)
 }
 
-// refusal is the error of a finalisation that servers are in the way of.
+// refusal returns the error of a finalisation that some servers prevent.
 func refusal(target release.Level, obstacles int, servers []server) error {
 	var named []string
 	for _, s := range servers {
@@ -129,7 +129,7 @@ func refusal(target release.Level, obstacles int, servers []server) error {
 		"nothing was changed: %s", target, strings.Join(named, "; "))
 }
 
-// name is the server in words.
+// name returns a text that names the server.
 func (s server) name() string {
 	what := "the server"
 	switch {
@@ -143,7 +143,7 @@ func (s server) name() string {
 	return what + " at " + s.Address
 }
 
-// response shows a record and the servers, whose obstacles are those for the target.
+// response returns a record and the servers, with their obstacles for the target.
 func (u *Upgrade) response(
 	record Record, target release.Level, servers []server,
 ) *clusterpb.UpgradeResponse {

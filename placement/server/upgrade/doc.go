@@ -1,19 +1,20 @@
-// Package upgrade raises the level of the cluster, by which servers may use new formats and
-// messages (package rpc/release), and refuses servers whose programs do not support that level.
+// Package upgrade raises the level of the cluster, which says which new formats and messages
+// servers may use (package rpc/release). It refuses servers whose programs do not support that
+// level.
 //
 // # The record
 //
-// The level is a record in the core's own store: the active level, the coming one, and the timer. A
-// core without a record was made by a version from before there were levels, and is at level 0. A
+// The level is a record in the core's own store: the active level, the coming level, and the timer.
+// A core without a record was made by a version from before there were levels, and is at level 0. A
 // new core begins at the highest level that its first leader's program supports.
 //
-// # What servers say
+// # What servers report
 //
-// A data node says which levels its program supports when it registers, which the core keeps in the
-// node's record, and with each heartbeat; a member of the core, with each announcement. The leader
-// keeps in memory what it has been told in its term. The answers have the level of the cluster. A
-// server whose program does not support the active and the coming level is refused in all three
-// calls, with a sentence (Admit).
+// A data node reports which levels its program supports when it registers, and with each heartbeat.
+// The core keeps the report of the registration in the node's record. A member of the core reports
+// its levels with each announcement. The leader keeps the reports of its term in memory. The
+// answers carry the level of the cluster. In all three calls, a server whose program does not
+// support the active and the coming level is refused with an explanation (Admit).
 //
 // # How the level rises
 //
@@ -24,16 +25,17 @@
 //  3. When every server that answers has noted it, and nothing else is in the way, the leader makes
 //     the level active. Servers learn of that, and open their gates.
 //
-// The record holds all that a new leader needs to go on; what servers have noted it hears within
-// seconds. A server that does not answer is not waited for in step 2 if its last registration says
-// that its program supports the level: it is refused if it comes back with another program.
+// The record has everything that a new leader needs to continue. The new leader receives within
+// seconds which servers have recorded the coming level. In step 2, the leader does not wait for a
+// server that does not answer, if its last registration says that its program supports the level.
+// If that server comes back with another program, it is refused.
 //
-// A core that goes on from one member may lack the record's last changes. Then servers report
-// levels above those of the record, and the leader raises it to them.
+// A core that continues from one member may lack the record's last changes. Then servers report
+// higher levels than the record has, and the leader raises the record to them.
 //
-// INVARIANT: the active level never falls, and the coming one is never taken back: a server may
-// have noted it.
+// INVARIANT: the active level never falls, and the coming level is never taken back, because a
+// server may have recorded it.
 //
-// INVARIANT: a registration commits only if the record is still the one by which it was admitted.
+// INVARIANT: a registration commits only if the record is unchanged since the server was admitted.
 // So no server is registered with a program that does not support the level.
 package upgrade

@@ -38,7 +38,7 @@ func (u *Upgrade) Collectors() []prometheus.Collector {
 	}
 }
 
-// measured computes a metric from what this member has; 0 if it does not lead.
+// measured computes a metric from this member's data. It returns 0 if this member does not lead.
 func (u *Upgrade) measured(value func(Record, []server) float64) float64 {
 	if l, _ := u.config.Store.Leadership(); !l.Serving {
 		return 0

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// lookAgain is how often the leader looks by itself, and raiseAgain how often while a level is
-	// coming.
+	// lookAgain is the interval at which the leader looks on its own. raiseAgain is the interval while
+	// a level is coming.
 	lookAgain  = 10 * time.Second
 	raiseAgain = time.Second
 )
 
-// Run is the leader's background work: it makes a coming level active, notes since when the cluster
-// has been ready for the next one, and finalises by the timer. It ends with ctx.
+// Run is the leader's background work. It makes a coming level active, records since when the
+// cluster has been ready for the next level, and finalises by the timer. It ends with ctx.
 func (u *Upgrade) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -43,7 +43,7 @@ func (u *Upgrade) Run(ctx context.Context) {
 	}
 }
 
-// step takes the next step, if there is one, and says when to look again.
+// step takes the next step, if there is one, and returns when to look again.
 func (u *Upgrade) step(ctx context.Context) (again time.Duration, err error) {
 	v, done, err := u.config.Meta.ViewInTurn(ctx)
 	if err != nil {
@@ -72,15 +72,17 @@ func (u *Upgrade) step(ctx context.Context) (again time.Duration, err error) {
 	return raiseAgain, nil
 }
 
-// decide returns what the record is to become, and why and what that means, as text; nil: it stays.
-// heard is for how long the leader has heard servers.
+// decide returns the next state of the record, with texts that give the reason and the meaning. It
+// returns nil if the record stays as it is. heard is the time for which the leader has received
+// reports.
 func (r Record) decide(
 	servers []server, heard time.Duration, now time.Time,
 ) (next *serverpb.Level, why, outcome string) {
 	next = r.next()
 	if noted, active := highest(servers); active > r.active() ||
 		noted > r.coming() && r.coming() == r.active() {
-		// The core goes on from a member that lacks the last changes. It raises one level at a time.
+		// The core continues from a member that lacks the last changes. The record is raised by one level
+		// at a time.
 		next.Coming = uint32(r.active() + 1)
 		if active > r.active() {
 			next.Active, next.ReadyLevel, next.ReadySinceUnixMs = next.Coming, 0, 0
@@ -89,7 +91,7 @@ func (r Record) decide(
 			"level %d is active, and level %d is coming", next.Active, next.Coming)
 	}
 	if heard < hearing {
-		return nil, "", "" // what it has heard is not all
+		return nil, "", "" // not all servers have reported yet
 	}
 	target, obstacles := r.assess(servers)
 	switch {
@@ -117,7 +119,8 @@ func (r Record) decide(
 	return nil, "", ""
 }
 
-// highest is the highest level that a server has noted, and the highest that one goes by.
+// highest returns the highest level that a server has recorded, and the highest level that a server
+// uses.
 func highest(servers []server) (noted, active release.Level) {
 	for _, s := range servers {
 		noted = max(noted, release.Level(s.Levels.GetNoted()))
@@ -126,7 +129,7 @@ func highest(servers []server) (noted, active release.Level) {
 	return noted, active
 }
 
-// due is when the timer runs out; set is false if it does not run.
+// due returns the time at which the timer runs out. set is false if the timer is not set.
 func (r Record) due() (due time.Time, set bool) {
 	after := time.Duration(r.GetAutoAfterMillis()) * time.Millisecond
 	if after == 0 || r.GetReadySinceUnixMs() == 0 {
@@ -135,7 +138,7 @@ func (r Record) due() (due time.Time, set bool) {
 	return time.UnixMilli(r.GetReadySinceUnixMs()).Add(after), true
 }
 
-// lookAgain is when the leader looks next by itself.
+// lookAgain returns when the leader looks again on its own.
 func (r Record) lookAgain(now time.Time) time.Duration {
 	if r.coming() > r.active() {
 		return raiseAgain

@@ -14,21 +14,21 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Config is what an Upgrade is made of. All fields must be set.
+// Config has the dependencies of an Upgrade. All fields must be set.
 type Config struct {
 	Meta  *meta.Records
 	Store *store.Store
-	// Supported is what this member's program supports.
+	// Supported is the range of levels that this member's program supports.
 	Supported release.Range
-	// Silent says that nothing has been heard of another member of the core for an election timeout.
+	// Silent reports whether another member of the core has been silent for an election timeout.
 	Silent func(replica uint64) bool
-	// Notify has a node send a heartbeat soon.
+	// Notify asks a node to send a heartbeat soon.
 	Notify func(keys.NodeID)
 	Logger *slog.Logger
 }
 
-// Upgrade is the level of the cluster, and what servers have said to this member of the levels that
-// they support, as the leader of one term.
+// Upgrade has the level of the cluster, and the servers' reports about the levels that they support
+// to this member as the leader of one term.
 type Upgrade struct {
 	config Config
 	// poked wakes Run. Capacity 1.
@@ -36,20 +36,20 @@ type Upgrade struct {
 	mu    struct {
 		sync.Mutex
 		term uint64
-		// since is when the first server was heard in the term.
+		// since is the time of the first report in the term.
 		since   time.Time
-		nodes   map[keys.NodeID]*clusterpb.Levels // nil: from before there were levels
-		members map[uint64]memberReport           // by the ids of their directories
+		nodes   map[keys.NodeID]*clusterpb.Levels // nil: a version from before there were levels
+		members map[uint64]memberReport           // by the ids of the members' directories
 	}
 }
 
-// memberReport is what a member of the core has said of itself.
+// memberReport is a report of a member of the core about itself.
 type memberReport struct {
 	version string
 	levels  *clusterpb.Levels
 }
 
-// New makes the Upgrade of a member that has heard of no server.
+// New makes the Upgrade of a member that has no reports yet.
 func New(config Config) *Upgrade {
 	u := &Upgrade{config: config, poked: make(chan struct{}, 1)}
 	u.forgetLocked(0)
@@ -61,8 +61,8 @@ func (u *Upgrade) forgetLocked(term uint64) {
 	u.mu.nodes, u.mu.members = map[keys.NodeID]*clusterpb.Levels{}, map[uint64]memberReport{}
 }
 
-// note notes what a server says, and has Run look again if it is news; put is called under the lock
-// and says whether it is.
+// note stores a report. put is called with the lock held, and returns whether the report is news.
+// If it is, Run looks again.
 func (u *Upgrade) note(term uint64, put func() (news bool)) {
 	u.mu.Lock()
 	if u.mu.term != term {
@@ -82,8 +82,8 @@ func (u *Upgrade) poke() {
 	}
 }
 
-// NodeSays notes what a node says to this member, which leads for a term. The levels are not
-// changed afterwards.
+// NodeSays stores the report of a node to this member, which leads for a term. The caller does not
+// change levels afterwards.
 func (u *Upgrade) NodeSays(term uint64, id keys.NodeID, levels *clusterpb.Levels) {
 	u.note(term, func() bool {
 		before, heard := u.mu.nodes[id]
@@ -92,7 +92,8 @@ func (u *Upgrade) NodeSays(term uint64, id keys.NodeID, levels *clusterpb.Levels
 	})
 }
 
-// MemberSays is NodeSays for the member of the core with a data directory.
+// MemberSays stores the report of the member of the core with a data directory, as NodeSays does
+// for nodes.
 func (u *Upgrade) MemberSays(term, directory uint64, version string, levels *clusterpb.Levels) {
 	u.note(term, func() bool {
 		before, heard := u.mu.members[directory]
@@ -101,8 +102,8 @@ func (u *Upgrade) MemberSays(term, directory uint64, version string, levels *clu
 	})
 }
 
-// heardFor is for how long this member has heard servers as the leader of a term. It forgets what
-// it heard in earlier terms.
+// heardFor returns for how long this member has received reports as the leader of a term. It drops
+// the reports of earlier terms.
 func (u *Upgrade) heardFor(term uint64) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +152,7 @@ func (u *Upgrade) servers(v *store.View) ([]server, error) {
 	return list, nil
 }
 
-// notify has the nodes among the servers send heartbeats soon.
+// notify asks the nodes among the servers to send heartbeats soon.
 func (u *Upgrade) notify(servers []server) {
 	for _, s := range servers {
 		if s.Node != 0 && s.Alive {

@@ -10,26 +10,26 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
-// Sight says which keys of users a caller may see, while users are known: those that the caller may
-// read or write. Keys occur in lists as boundaries of partitions and spans of consumers, and in
-// sentences of the planner about splits.
+// Sight says which keys of users a caller may see: the keys that the caller may read or write. Keys
+// occur in lists, as boundaries of partitions and spans of consumers, and in sentences of the
+// planner about splits.
 type Sight interface {
 	// Key reports whether the caller may see a key of a keyspace.
 	Key(keyspace keys.KeyspaceID, key []byte) bool
-	// Span reports whether the caller may see all keys of a keyspace from start on and below end;
-	// without an end: all from start on.
+	// Span reports whether the caller may see all keys of a keyspace from start on and below end. An
+	// empty end means no bound.
 	Span(keyspace keys.KeyspaceID, start, end []byte) bool
 }
 
 type sightKey struct{}
 
-// WithSight is the context of a call whose caller may be shown the keys that a Sight permits. In
+// WithSight returns the context of a call whose caller may see the keys that a Sight permits. In
 // any other context all keys are shown.
 func WithSight(ctx context.Context, s Sight) context.Context {
 	return context.WithValue(ctx, sightKey{}, s)
 }
 
-// Blind is the Sight of a caller who may be shown no key.
+// Blind is the Sight of a caller who may see no key.
 type Blind struct{}
 
 // Key implements Sight.
@@ -38,7 +38,7 @@ func (Blind) Key(keys.KeyspaceID, []byte) bool { return false }
 // Span implements Sight.
 func (Blind) Span(keys.KeyspaceID, []byte, []byte) bool { return false }
 
-// sight is what a call goes by.
+// sight is the Sight of a call. Without a Sight everything may be shown.
 type sight struct{ of Sight }
 
 func SightOf(ctx context.Context) sight {
@@ -46,18 +46,17 @@ func SightOf(ctx context.Context) sight {
 	return sight{s}
 }
 
-// key reports whether a key may be shown. No keyspace has the id 0, which stands for one that is
-// gone.
+// key reports whether a key may be shown. The keyspace id 0 stands for a keyspace that is gone.
 func (s sight) key(keyspace keys.KeyspaceID, key []byte) bool {
 	return s.of == nil || len(key) == 0 || keyspace != 0 && s.of.Key(keyspace, key)
 }
 
-// All says whether all keys of a keyspace may be shown.
+// All reports whether all keys of a keyspace may be shown.
 func (s sight) All(keyspace keys.KeyspaceID) bool {
 	return s.of == nil || keyspace != 0 && s.of.Span(keyspace, nil, nil)
 }
 
-// Partition takes the bounds away that may not be shown.
+// Partition removes the bounds that may not be shown.
 func (s sight) Partition(info *clusterpb.PartitionInfo) {
 	p := info.Partition
 	id, span := keys.KeyspaceID(p.Keyspace), keys.PartitionUserSpan(p)
@@ -72,7 +71,7 @@ func (s sight) Partition(info *clusterpb.PartitionInfo) {
 	}
 }
 
-// Operator takes the keys away that may not be shown.
+// Operator removes the keys that may not be shown.
 func (s sight) Operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
 	if s.All(keyspace) {
 		return
@@ -84,11 +83,11 @@ func (s sight) Operator(keyspace keys.KeyspaceID, o *clusterpb.OperatorInfo) {
 		*text = WithoutKeys(*text)
 	}
 	if o.WaitsFor != "" {
-		o.WaitsFor = "(hidden)" // an error of a node, which may have keys without quotes
+		o.WaitsFor = "(hidden)" // an error of a node, which may contain keys without quotes
 	}
 }
 
-// Event takes the keys away that may not be shown.
+// Event removes the keys that may not be shown.
 func (s sight) Event(e *clusterpb.Event) {
 	keyspace := keys.KeyspaceID(e.KeyspaceId)
 	if s.All(keyspace) {
@@ -103,7 +102,7 @@ func (s sight) Event(e *clusterpb.Event) {
 	}
 }
 
-// Consumer takes the span away if it may not be shown.
+// Consumer removes the span if it may not be shown.
 func (s sight) Consumer(c *clusterpb.Consumer) {
 	id, span := keys.KeyspaceID(c.KeyspaceId), c.GetSpan()
 	if span != nil && !s.All(id) && (id == 0 || !s.of.Span(id, span.Start, span.End)) {
@@ -111,14 +110,14 @@ func (s sight) Consumer(c *clusterpb.Consumer) {
 	}
 }
 
-// quoted is a key in a sentence, as keys.Pretty writes it. So are some names and placement rules. A
-// sentence may have been cut within a key.
+// quoted matches a key in a sentence, as keys.Pretty writes it. Some names and placement rules are
+// quoted as well. The end of the sentence may have cut a key.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"(?:\.\.\. \(\d+ bytes\))?|\\?$)`)
 
-// WithoutKeys hides what is quoted in a sentence.
+// WithoutKeys hides the quoted parts of a sentence.
 func WithoutKeys(text string) string { return quoted.ReplaceAllLiteralString(text, "(hidden)") }
 
-// WithoutKeysJSON takes the keys away of an explanation.
+// WithoutKeysJSON removes the keys from an explanation.
 func WithoutKeysJSON(encoded []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(encoded))
 	decoder.UseNumber()
@@ -129,7 +128,7 @@ func WithoutKeysJSON(encoded []byte) ([]byte, error) {
 	return json.Marshal(hidden(value))
 }
 
-// keyFields are the fields of an explanation that have keys.
+// keyFields are the fields of an explanation that contain keys.
 var keyFields = map[string]bool{"Key": true, "HotKey": true, "split_at": true}
 
 func hidden(value any) any {

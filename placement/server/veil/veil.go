@@ -19,17 +19,16 @@ import (
 )
 
 const (
-	// judgeEvery is the interval at which it is checked whether a receiver may see what was
-	// withheld; judgeEach is added to that for each withheld keyspace, so that the checks cost
-	// little.
+	// judgeEvery is the interval of the checks whether a receiver may see what was withheld. judgeEach
+	// is added to the interval for each withheld keyspace, so that the checks cost little.
 	judgeEvery = 500 * time.Millisecond
 	judgeEach  = 50 * time.Microsecond
-	// maxTokenBytes bounds a token.
+	// maxTokenBytes is the maximum length of a token.
 	maxTokenBytes = 4 << 10
 )
 
-// Viewer is the receiver of one stream. A nil Viewer sees everything. Its methods are safe for
-// concurrent use, but only one Follow runs at a time.
+// Viewer represents the receiver of one stream. A nil Viewer sees everything. Its methods are safe
+// for concurrent use, but only one Follow may run at a time.
 type Viewer struct {
 	guard access.Guard
 	// news signals that another token was shown. Capacity 1.
@@ -40,13 +39,13 @@ type Viewer struct {
 	client access.Client // nil until it is needed
 }
 
-// NewViewer returns the receiver for the shown credentials; nil for a caller that has proved to be
-// a server.
+// NewViewer returns the Viewer for the shown credentials. It returns nil for a caller that has
+// proved to be a server.
 func NewViewer(guard access.Guard, shown access.Credentials) *Viewer {
 	return &Viewer{guard: guard, shown: shown, news: make(chan struct{}, 1)}
 }
 
-// Show has the receiver be known by another token; an empty one changes nothing.
+// Show replaces the token of the receiver. An empty token changes nothing.
 func (v *Viewer) Show(token string) error {
 	if len(token) > maxTokenBytes {
 		return status.Error(codes.InvalidArgument,
@@ -81,9 +80,9 @@ type Emit func(*clusterpb.TableUpdate) error
 
 var errMore = errors.New("the receiver may see more than it was sent")
 
-// Follow passes to emit what subscribe emits, as far as the receiver may see it. When the receiver
-// may see more it ends the context of subscribe, and calls it again. It returns the error of
-// subscribe.
+// Follow passes the updates of subscribe to emit, as far as the receiver may see them. When the
+// receiver may see more than before, Follow ends the context of subscribe and calls subscribe
+// again. It returns the error of subscribe.
 func (v *Viewer) Follow(
 	ctx context.Context, subscribe func(context.Context, Emit) error, emit Emit,
 ) error {
@@ -97,7 +96,7 @@ func (v *Viewer) Follow(
 	}
 }
 
-// follow is one call of subscribe. errMore: it has to be called again.
+// follow makes one call of subscribe. It returns errMore if subscribe has to be called again.
 func (v *Viewer) follow(
 	ctx context.Context, again bool, subscribe func(context.Context, Emit) error, emit Emit,
 ) error {
@@ -126,12 +125,12 @@ func (v *Viewer) follow(
 	return err
 }
 
-// screen is between one call of subscribe and the receiver.
+// screen filters the updates of one call of subscribe for the receiver.
 type screen struct {
 	viewer *Viewer
 
 	mu sync.Mutex
-	// withheld are the keyspaces of which partitions were withheld.
+	// withheld has the keyspaces with withheld partitions.
 	withheld map[uint32]struct{}
 }
 
@@ -141,7 +140,8 @@ func (s *screen) count() int {
 	return len(s.withheld)
 }
 
-// screen is an update as the receiver may see it. Descriptors may be shared, and are not changed.
+// screen returns an update as the receiver may see it. Descriptors may be shared, and are not
+// changed.
 func (s *screen) screen(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	if !s.viewer.guard.Enabled() || len(u.Partitions)+len(u.RemovedKeyspaces) == 0 {
 		return u
@@ -171,8 +171,8 @@ func (s *screen) screen(u *clusterpb.TableUpdate) *clusterpb.TableUpdate {
 	return u
 }
 
-// awaitMore waits until the receiver may see a keyspace whose partitions were withheld. false: ctx
-// has ended.
+// awaitMore waits until the receiver may see a keyspace whose partitions were withheld. It returns
+// false if ctx has ended.
 func (s *screen) awaitMore(ctx context.Context) bool {
 	for {
 		pause := time.NewTimer(judgeEvery + time.Duration(s.count())*judgeEach)
@@ -202,8 +202,8 @@ func (s *screen) lifts() bool {
 	return false
 }
 
-// boundless returns what is sent for a partition whose bounds are withheld: nil, except for the one
-// that begins where its keyspace or hash number does.
+// boundless returns the partition that is sent in place of a partition whose bounds are withheld.
+// It returns nil unless the partition is the first of its keyspace or hash number.
 func boundless(p *clusterpb.Partition) *clusterpb.Partition {
 	prefix := keys.PartitionPrefix(p)
 	if !bytes.Equal(p.Start, prefix) {

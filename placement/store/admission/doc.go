@@ -1,7 +1,7 @@
-// Package admission decides which commands the leader may propose. A command that is in the log is
-// applied by every member, whatever it asks for. So a command that would do too much (weigh.go) or
-// cross the quota (quota.go), that an alarm forbids, or that a member may not know (formats.go) is
-// refused before, by the leader's state at that time.
+// Package admission decides which commands the leader may propose. Every member applies every
+// command in the log. So the leader checks a command before it proposes it, against its state at
+// that time. It refuses a command that would touch too much (weigh.go) or cross the quota
+// (quota.go), that an alarm forbids, or that a member may not know (formats.go).
 //
-// A Gate has no lock of its own beside that of the ledger (package space), which is a leaf.
+// The only lock of a Gate is the ledger's (package space), which is a leaf.
 package admission

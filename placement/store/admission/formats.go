@@ -11,28 +11,29 @@ import (
 // Which formats of commands may be used. A member stops at a command of a format that it does not
 // know, so the leader proposes a format only if all members are known to know it, and if the gate
 // of the format is open: the upgrade was finalised, so no member goes back to an earlier version.
-// Members tell one another outside of the store which formats they know, and MembersKnow tells the
-// store. Until all know the newest format and its gate is open, the following is refused, or done
-// in an older way:
+// Members exchange the formats that they know outside the store, and the result is passed to
+// MembersKnow. Until all members know the newest format and its gate is open, the Gate restricts
+// commands:
 //
 //   - compactions remove whole revisions (package compaction);
 //   - alarms are neither raised nor ended, and an import does not enable authentication.
 //
-// A state that has an alarm, or the rest of a compaction, has it from the log, which all members
-// follow. So that alarm can be ended and that rest be removed, whatever MembersKnow says.
+// An alarm, or the rest of a compaction, comes from the log, which all members apply. So an
+// existing alarm can be ended, and an existing rest be removed, whatever format MembersKnow was
+// given.
 
 // MembersKnow sets the newest format of commands that all members are known to know. A format below
-// command.LeastFormat counts as that. changed is set if it was another one before.
+// command.LeastFormat counts as LeastFormat. changed is set if the format was another before.
 func (g *Gate) MembersKnow(format uint32) (changed bool) {
 	format = min(max(format, command.LeastFormat), command.NewestFormat)
 	return g.membersKnow.Swap(format) != format
 }
 
-// FollowLevel gives the Gate the active level of the cluster. It is called before the Gate is used;
-// without it every gate is open.
+// FollowLevel sets the active level of the cluster, before the Gate is used. Without it every gate
+// is open.
 func (g *Gate) FollowLevel(level *release.Active) { g.level = level }
 
-// MayUse says whether all members are known to know a format, and its gate is open.
+// MayUse reports whether all members are known to know a format, and its gate is open.
 func (g *Gate) MayUse(format byte) bool {
 	return uint32(format) <= g.membersKnow.Load() && g.open(format)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Store is what a Gate looks at. A Gate holds no lock when it calls.
+// Store are the methods of the store that a Gate needs. The Gate calls them without locks.
 type Store interface {
 	// ReadState runs f on the newest state of the database.
 	ReadState(f func(*tables.Reader) error) error
@@ -25,17 +25,17 @@ type Store interface {
 	DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Result, error)
 }
 
-// Gate says which commands may be proposed. Its methods may be called from any goroutine.
+// Gate decides which commands may be proposed. Its methods may be called from any goroutine.
 type Gate struct {
 	name       string
 	maxTouched int
 	store      Store
 	lessor     *lease.Lessor
-	// space has the size of the store and its quota, and alarmOf is Quota.Member.
+	// space has the size of the store and its quota; alarmOf is Quota.Member.
 	space   space.Ledger
 	alarmOf atomic.Uint64
-	// membersKnow is the format that MembersKnow was told last, and level is what opens the gates of
-	// formats; nil: all are open.
+	// membersKnow is the last argument of MembersKnow; level opens the gates of formats; nil opens
+	// all.
 	membersKnow atomic.Uint32
 	level       *release.Active
 }
@@ -66,9 +66,9 @@ func (g *Gate) Check(ctx context.Context, c *storepb.Command) error {
 	return nil
 }
 
-// checkAlarms refuses on the leader a command that would be refused when it is applied. The end of
-// an alarm may have been acknowledged elsewhere before it is applied here, so checkAlarms waits for
-// that.
+// checkAlarms refuses on the leader a command that would be refused when it is applied. Another
+// member may have acknowledged the end of an alarm that this member has not applied yet, so
+// checkAlarms first waits until it is up to date.
 func (g *Gate) checkAlarms(ctx context.Context, c *storepb.Command) error {
 	if command.Alarmed(g.store.Alarms(), c) == storepb.Code_OK {
 		return nil
@@ -79,7 +79,8 @@ func (g *Gate) checkAlarms(ctx context.Context, c *storepb.Command) error {
 	return command.ErrorOf(&storepb.Result{Code: command.Alarmed(g.store.Alarms(), c)})
 }
 
-// checkMembers refuses to propose what would be refused, or would end with this leader outside.
+// checkMembers refuses a change of members that would be refused when applied, or would leave this
+// leader without a vote.
 func (g *Gate) checkMembers(c *storepb.ChangeMembers) error {
 	now := g.store.Members()
 	if now.GetVersion() != c.GetVersion() {

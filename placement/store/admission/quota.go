@@ -12,12 +12,11 @@ import (
 )
 
 // The size of the store, and its quota (package space). The meta record has the bytes of all
-// versions and events, so that the size costs nothing to know and is the same on all members; data
-// of an older version of the program, which did not record it, is summed up once, when it is
-// loaded.
+// versions and events, so the size is always known, and the same on all members. Data of an older
+// version of the program, which did not record the size, is summed up once, when it is loaded.
 //
 // Only the leader checks the quota, before it proposes. So members may have different quotas, and
-// members of an older version apply what they are given. The command that would cross the quota
+// members of an older version apply the admitted commands. The command that would cross the quota
 // raises the alarm NO_SPACE of the leader, as a member of etcd does.
 
 // raiseTimeout bounds how long a refused command waits for the alarm that it raises.
@@ -25,35 +24,36 @@ const raiseTimeout = 5 * time.Second
 
 // Quota bounds the size of a store.
 type Quota struct {
-	// Bytes is the largest size that puts, leases and imports may take the store to; 0: no bound.
+	// Bytes is the size up to which puts, leases and imports may grow the store; 0 means no bound.
 	Bytes uint64
-	// Member is the member whose alarm the leader raises when it refuses a command; 0: no alarm.
+	// Member is the member under whose id the leader raises the alarm when it refuses a command; 0
+	// means no alarm.
 	Member uint64
 }
 
-// SetQuota sets by which quota this member judges while it leads.
+// SetQuota sets the quota that this member applies while it leads.
 func (g *Gate) SetQuota(q Quota) {
 	g.alarmOf.Store(q.Member)
 	g.space.SetQuota(q.Bytes)
 }
 
-// Bytes is the size of the store at this member, as the quota counts it: keys and values of the
-// whole history, with what is stored beside each, and leases. It falls when history is compacted.
+// Bytes is the size of the store at this member, as the quota counts it: the keys and values of the
+// whole history, with their records, and the leases. It falls when history is compacted.
 func (g *Gate) Bytes() uint64 { return g.space.Size() }
 
 // QuotaRoom reports whether the size is above this member's quota, or so far below it that an alarm
 // can end. Without a quota there is always room.
 func (g *Gate) QuotaRoom() (over, roomy bool) { return g.space.Room() }
 
-// AlarmOver notes that this member has no alarm NO_SPACE (any more): what was refused before does
-// not count in QuotaRoom.
+// AlarmOver is called when this member has no alarm NO_SPACE any more. From then on QuotaRoom
+// disregards earlier refusals.
 func (g *Gate) AlarmOver() { g.space.Forget() }
 
 // Freed returns how many bytes compactions and imports have removed since the process started. The
-// disk gets them back some time after (GiveBack).
+// disk space becomes free later (GiveBack).
 func (g *Gate) Freed() uint64 { return g.space.Freed() }
 
-// Cost is the most bytes that a command adds; 0 also for what no quota refuses.
+// Cost is the most bytes that a command may add; 0 for commands that no quota refuses.
 func (g *Gate) Cost(c *storepb.Command) (uint64, error) {
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
@@ -70,7 +70,7 @@ func (g *Gate) Cost(c *storepb.Command) (uint64, error) {
 	return 0, nil
 }
 
-// txnCost is that of the dearer branch.
+// txnCost is the cost of the more expensive branch.
 func (g *Gate) txnCost(t *storepb.Txn) (most uint64, err error) {
 	for _, ops := range [][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
 		sum := uint64(0)
@@ -93,7 +93,7 @@ func (g *Gate) txnCost(t *storepb.Txn) (most uint64, err error) {
 }
 
 // putCost is the cost of a put. A put that keeps the value of its key costs as much as the present
-// value; puts of another value that are under way are not taken into account.
+// value; pending puts of other values are not taken into account.
 func (g *Gate) putCost(p *storepb.Put) (uint64, error) {
 	value := len(p.Value)
 	if p.IgnoreValue {
@@ -109,7 +109,7 @@ func (g *Gate) putCost(p *storepb.Put) (uint64, error) {
 	return space.Put(len(p.Key), value), nil
 }
 
-// Reserve admits a command that is about to be proposed, and returns what it has reserved.
+// Reserve admits a command that is about to be proposed, and returns the reserved bytes.
 func (g *Gate) Reserve(ctx context.Context, c *storepb.Command) (uint64, error) {
 	if g.space.Quota() == 0 {
 		return 0, nil
@@ -118,7 +118,7 @@ func (g *Gate) Reserve(ctx context.Context, c *storepb.Command) (uint64, error) 
 	if err != nil || cost == 0 {
 		return 0, err
 	}
-	// Commands that earlier leaders have admitted have to be counted.
+	// Commands that earlier leaders admitted have to be applied, and so counted, first.
 	if l, _ := g.store.Leadership(); l.IsLeader && !l.Serving {
 		if err := g.store.Confirm(ctx); err != nil {
 			return 0, err
@@ -134,7 +134,7 @@ func (g *Gate) Reserve(ctx context.Context, c *storepb.Command) (uint64, error) 
 }
 
 // raiseNoSpace raises the alarm of this member, unless it is raised. The command is refused whether
-// or not that succeeds.
+// or not the alarm is raised.
 func (g *Gate) raiseNoSpace(ctx context.Context) {
 	alarm := &storepb.Alarm{Member: g.alarmOf.Load(), Type: storepb.Alarm_NO_SPACE, Automatic: true}
 	if alarm.Member == 0 || !g.MayUse(command.AlarmFormat) {
@@ -151,14 +151,14 @@ func (g *Gate) raiseNoSpace(ctx context.Context) {
 		AlarmChange: &storepb.AlarmChange{Alarm: alarm}}})
 }
 
-// Release gives back what a command has reserved that was not applied.
+// Release returns the reserved bytes of a command that is not applied.
 func (g *Gate) Release(bytes uint64) { g.space.Release(bytes) }
 
-// Applied is told that the state has so many bytes of versions and events, after commands were
-// applied that had reserved so many and have removed freed bytes.
+// Applied records the new size of versions and events, after commands were applied that had
+// reserved `reserved` bytes and removed `freed` bytes.
 func (g *Gate) Applied(size, reserved, freed uint64) {
 	g.space.Applied(size+uint64(g.lessor.Count())*space.LeaseBytes, reserved, freed)
 }
 
-// QuotaBytes is the quota; 0: there is none.
+// QuotaBytes is the quota; 0 without one.
 func (g *Gate) QuotaBytes() uint64 { return g.space.Quota() }

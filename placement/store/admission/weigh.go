@@ -11,17 +11,16 @@ import (
 
 // A command is applied as a whole, by every member, and again whenever a member replays its log; no
 // other command is applied meanwhile. So its work is bounded when it is proposed: the leader
-// computes how much it would be at present. Apply itself refuses nothing for its size, because a
+// computes the work on its present state. Apply itself refuses nothing for its size, because a
 // member of another version would not refuse the same.
 const (
 	// DefaultMaxTouched is the default of New.
 	DefaultMaxTouched = 10_000
-	// MaxResultBytes is how large the keys and values may be that the operations of one command
-	// answer with.
+	// MaxResultBytes bounds the keys and values that the operations of one command return.
 	MaxResultBytes = 16 << 20
 )
 
-// CheckWork refuses a transaction that would do too much.
+// CheckWork refuses a transaction that would touch or return too much.
 func (g *Gate) CheckWork(t *storepb.Txn) error {
 	if err := g.checkLeases(t); err != nil {
 		return err
@@ -36,7 +35,7 @@ func (g *Gate) CheckWork(t *storepb.Txn) error {
 	})
 }
 
-// reads says whether how much a transaction does depends on what there is.
+// reads reports whether the work of a transaction depends on the state.
 func reads(t *storepb.Txn) bool {
 	return comparesRange(t) || !command.EachOp(t, func(op *storepb.Op) bool {
 		switch op := op.GetOp().(type) {
@@ -58,16 +57,15 @@ func comparesRange(t *storepb.Txn) bool {
 		func(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 })
 }
 
-// amount is how many keys a part of a command touches, and the bytes that it answers.
+// amount is the number of keys that a part of a command touches, and the bytes that it returns.
 type amount struct{ keys, bytes int }
 
-// work adds up amounts, and stops at the first that exceeds the limits.
+// work adds up amounts, and stops at the first sum above the limits.
 type work struct {
 	reader *tables.Reader
-	// most is New.
+	// most is New's maxTouched.
 	most int
-	// written are the puts that earlier operations may have done: ranges without a revision find
-	// them.
+	// written are puts that earlier operations may make. Ranges without a revision include them.
 	written []*storepb.Put
 }
 
@@ -133,11 +131,11 @@ func (w *work) op(a amount, op *storepb.Op) (amount, error) {
 	return a, nil
 }
 
-// span adds what a range reads. Of pairs that are put in order the limit may leave the largest.
+// span adds the work of a range. In an ordered range the limit may leave the largest pairs.
 func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 	refused := &storepb.Result{}
 	if w.reader.RefuseRevision(q, refused); refused.Code != storepb.Code_OK {
-		return a, nil // Apply says what is wrong with it
+		return a, nil // Apply refuses it with the reason
 	}
 	revision := q.Revision
 	if int64(revision) <= 0 {
@@ -171,7 +169,8 @@ func (w *work) span(a amount, q *storepb.Range) (amount, error) {
 	return a, err
 }
 
-// own adds what a range finds of the transaction itself. A key that was there before counts twice.
+// own adds the transaction's own puts that a range includes. A key that existed before counts
+// twice.
 func (w *work) own(a amount, q *storepb.Range) (amount, error) {
 	span, found := command.Span(q.Key, q.RangeEnd), uint64(0)
 	for _, p := range w.written {
@@ -198,7 +197,7 @@ func (g *Gate) checkLeases(t *storepb.Txn) error {
 		if g.lessor.Keys(lease)+len(keys) <= g.maxTouched {
 			continue
 		}
-		// Some of them may be the lease's already.
+		// Some of the keys may be attached to the lease already.
 		if err := g.store.ReadState(func(r *tables.Reader) error {
 			for key := range keys {
 				kv, err := r.At([]byte(key), r.Meta.Revision)
@@ -222,7 +221,7 @@ func (g *Gate) checkLeases(t *storepb.Txn) error {
 	return nil
 }
 
-// leasedKeys are the keys that a transaction may put under leases; nil: none.
+// leasedKeys are the keys that a transaction may put under leases, by lease; nil if there are none.
 func leasedKeys(t *storepb.Txn) map[int64]map[string]bool {
 	var all map[int64]map[string]bool
 	command.EachOp(t, func(op *storepb.Op) bool {

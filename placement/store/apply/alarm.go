@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// maxAlarms bounds how many alarms there can be.
+// maxAlarms bounds the number of alarms.
 const maxAlarms = 256
 
-// currentAlarms are the alarms after the entries so far.
+// currentAlarms are the alarms after the entries applied so far.
 func (a *Application) currentAlarms() []*storepb.Alarm {
 	if a.Alarms != nil {
 		return *a.Alarms
@@ -18,7 +18,7 @@ func (a *Application) currentAlarms() []*storepb.Alarm {
 	return a.machine.store.Alarms()
 }
 
-// changeAlarm applies a command.
+// changeAlarm applies an AlarmChange.
 func (a *Application) changeAlarm(c *storepb.AlarmChange, result *storepb.Result) error {
 	alarm := c.GetAlarm()
 	if alarm == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// currentAuthority are the users and roles after the entries so far.
+// currentAuthority are the users and roles after the entries applied so far.
 func (a *Application) currentAuthority() *authority.State {
 	if a.Authority != nil {
 		return a.Authority
@@ -18,7 +18,7 @@ func (a *Application) currentAuthority() *authority.State {
 	return a.machine.store.Authority()
 }
 
-// authorize refuses a command that its client may not do by now.
+// authorize refuses a command that its client is not permitted now.
 func (a *Application) authorize(c *storepb.Command, result *storepb.Result) error {
 	if c.Auth == nil || !a.currentAuthority().Enabled() {
 		return nil
@@ -26,7 +26,7 @@ func (a *Application) authorize(c *storepb.Command, result *storepb.Result) erro
 	return refuseAuth(result, a.currentAuthority().Command(c, a.attachedKeys))
 }
 
-// refuseAuth fills in why a command has no effect. An error that is no refusal is returned.
+// refuseAuth sets the refusal in a result. It returns an err that is not a refusal.
 func refuseAuth(result *storepb.Result, err error) error {
 	var refused *authority.Error
 	if errors.As(err, &refused) {
@@ -66,7 +66,7 @@ func (a *Application) changeAuth(c *storepb.AuthChange, result *storepb.Result) 
 	return nil
 }
 
-// changeMembers applies a command.
+// changeMembers applies a ChangeMembers.
 func (a *Application) changeMembers(c *storepb.ChangeMembers, result *storepb.Result) error {
 	now := a.Members
 	if now == nil {

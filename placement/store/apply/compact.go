@@ -13,15 +13,15 @@ import (
 
 // compact makes revisions below c unreadable, and removes what cannot be seen at c or later: the
 // events below c, every version that has a successor at or below c, and deletions below c. It stops
-// after as many events as the command says; reads at c and later do not see what is left.
+// after as many events as the command allows; reads at c and later do not see the events and
+// versions that are left.
 //
-// The events tell which keys have changed, so the cost depends on how much is removed, and not on
-// the size of the store. INVARIANT: when everything is removed that the compaction at c has to
-// remove, a key has at most one version at or below c. So it is enough to remove, for each event
-// that was not compacted before, the version right below it, and the event's own version if it is a
-// deletion below c. INVARIANT: events are handled in their order, and each event below c is removed
-// when it is handled. So a compaction at a later revision can begin with the first event that there
-// is, whatever an earlier compaction has left.
+// The events name the changed keys, so the cost depends on the removed data, not on the size of the
+// store. INVARIANT: after a complete compaction at c, a key has at most one version at or below c.
+// So for each event that was not compacted before, it is enough to remove the version right below
+// it, and the event's own version if it is a deletion below c. INVARIANT: events are handled in
+// their order, and each event below c is removed when it is handled. So a compaction at a later
+// revision begins with the first existing event, whatever an earlier compaction has left.
 func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error {
 	c := m.GetRevision()
 	from := a.machine.layout.FirstEvent(a.Meta)
@@ -29,7 +29,7 @@ func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error 
 	case m.GetResume():
 		rest := a.Meta.CompactionRest
 		if c != a.Meta.Compacted || rest == nil {
-			return nil // it was done
+			return nil // already done
 		}
 		from = a.machine.layout.Event(rest.Revision, rest.Number)
 	case c > a.Meta.Revision:
@@ -55,8 +55,8 @@ func (a *Application) compact(m *storepb.Compact, result *storepb.Result) error 
 	return nil
 }
 
-// removeCompacted handles up to a number of events, and returns where to continue; nil: everything
-// was removed.
+// removeCompacted handles up to a number of events, and returns where to continue; nil if nothing
+// is left to remove.
 func (a *Application) removeCompacted(
 	from []byte, c, most uint64,
 ) (rest *storepb.CompactionRest, err error) {
@@ -97,7 +97,7 @@ func (a *Application) removeCompacted(
 	return rest, err
 }
 
-// dropVersions removes what the version of a key at a revision makes superfluous.
+// dropVersions removes the versions that the version of a key at a revision makes superfluous.
 func (a *Application) dropVersions(r *tables.Reader, key []byte, revision, c uint64) error {
 	kv, err := r.Version(key, revision)
 	if err != nil || kv == nil {
@@ -123,7 +123,7 @@ func (a *Application) dropVersions(r *tables.Reader, key []byte, revision, c uin
 		return err
 	}
 	// INVARIANT: a deletion below an event of the compaction lies below c, and its own event comes
-	// before: it was removed with that, and its bytes were noted then.
+	// before: the deletion was removed with its own event, and its bytes were subtracted then.
 	if !deletion {
 		a.removed(r.PairBytes())
 	}

@@ -12,21 +12,21 @@ import (
 )
 
 // An import writes the state that another store had at a revision: a stream of commands, each of
-// which writes leases and versions of that state. Step 1 begins it, in a store without keys and
-// leases, and the step that says so ends it. In between, the meta record has its progress, and
-// Apply refuses all other commands that read or change keys and leases, so that no client sees a
-// part.
+// which writes leases and versions of that state. Step 1 begins the import, in a store without keys
+// and leases; the step marked as the last ends it. In between, the meta record holds the progress,
+// and Apply refuses all other commands that read or change keys and leases, so that no client sees
+// an incomplete state.
 //
 // Package imports says which step can come next. A step is applied as a whole or not at all, and at
 // most once.
 //
-// INVARIANT: the end of an import leaves what a compaction at its revision would have left: of each
-// key the newest version, and the events of that revision alone.
+// INVARIANT: the end of an import leaves the same as a compaction at its revision: the newest
+// version of each key, and the events of that revision only.
 
-// maxImportHistory is how many versions of deleted keys an import may find in the store.
+// maxImportHistory bounds the versions of deleted keys in the store before an import.
 const maxImportHistory = 100_000
 
-// refusesDuringImport says whether a command has to wait for the end of an import.
+// refusesDuringImport reports whether a command is refused during an import.
 func refusesDuringImport(c *storepb.Command) bool {
 	switch c.Op.(type) {
 	case *storepb.Command_Import, *storepb.Command_ChangeMembers, *storepb.Command_SessionOpen,
@@ -36,9 +36,9 @@ func refusesDuringImport(c *storepb.Command) bool {
 	return true
 }
 
-// importStep applies a step.
+// importStep applies a step of an import.
 func (a *Application) importStep(m *storepb.Import, result *storepb.Result) error {
-	a.machine.newest.Reset() // versions are written past it, and removed
+	a.machine.newest.Reset() // versions are written and removed without the cache
 	if m.GetAbandon() {
 		return a.abandonImport(m, result)
 	}
@@ -49,7 +49,7 @@ func (a *Application) importStep(m *storepb.Import, result *storepb.Result) erro
 		return nil
 	}
 	if record == nil {
-		return nil // it was done
+		return nil // already done
 	}
 	return a.read(func(r *tables.Reader) error {
 		if !underWay {
@@ -73,7 +73,7 @@ func (a *Application) importStep(m *storepb.Import, result *storepb.Result) erro
 			}
 		}
 		if !underWay && a.Meta.Revision > tables.InitialRevision {
-			// The store was not empty: no watcher may take the import for later changes.
+			// The store had a history: no watcher may take the import for later changes.
 			if err := a.clear(tables.TableVersion, tables.TableEvent); err != nil {
 				return err
 			}
@@ -87,7 +87,7 @@ func (a *Application) importStep(m *storepb.Import, result *storepb.Result) erro
 	})
 }
 
-// checkEmpty refuses to begin an import that would hide something, or in which revisions went back.
+// checkEmpty refuses an import that would hide keys or leases, or move the revision back.
 func checkEmpty(r *tables.Reader, m *storepb.Import, result *storepb.Result) error {
 	if r.Seek(r.Table(tables.TableLease), r.End(tables.TableLease)) {
 		command.Refuse(result, storepb.Code_NOT_EMPTY, "it has leases")
@@ -125,7 +125,7 @@ func checkEmpty(r *tables.Reader, m *storepb.Import, result *storepb.Result) err
 	return nil
 }
 
-// importedState is what the checks of a step read.
+// importedState adapts a Reader to imports.State, for the checks of a step.
 type importedState struct{ *tables.Reader }
 
 // HasEvent implements imports.State.
@@ -140,12 +140,12 @@ func (r importedState) HasLease(id int64) (bool, error) {
 	return exists, err
 }
 
-// refuseStep fills in why a step of an import has no effect.
+// refuseStep sets the reason why a step of an import has no effect.
 func refuseStep(result *storepb.Result, r *imports.Refusal) {
 	command.Refuse(result, r.Code, "%s", r.Message)
 }
 
-// writeImported writes what a step has, which was checked.
+// writeImported writes the content of a checked step.
 func (a *Application) writeImported(m *storepb.Import, revision uint64) error {
 	for _, l := range m.Leases {
 		record := &storepb.LeaseRecord{TtlMillis: l.TtlMillis, LeftMillis: l.LeftMillis}
@@ -182,7 +182,7 @@ func (a *Application) writeImported(m *storepb.Import, revision uint64) error {
 	return nil
 }
 
-// abandonImport leaves an empty store.
+// abandonImport empties the store.
 func (a *Application) abandonImport(m *storepb.Import, result *storepb.Result) error {
 	if !tables.Importing(a.Meta) || a.Meta.Import.Id != m.Id {
 		command.Refuse(result, storepb.Code_INVALID, "import %x is not under way", m.Id)
@@ -200,7 +200,7 @@ func (a *Application) abandonImport(m *storepb.Import, result *storepb.Result) e
 	return nil
 }
 
-// clear removes all of some tables.
+// clear removes all pairs of some tables.
 func (a *Application) clear(tables ...byte) error {
 	for _, table := range tables {
 		start, end := a.machine.layout.Table(table), a.machine.layout.End(table)

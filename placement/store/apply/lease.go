@@ -79,7 +79,7 @@ func (a *Application) revoke(l *storepb.LeaseRevoke, result *storepb.Result) err
 	return w.finish()
 }
 
-// checkpoint notes how long leases had left.
+// checkpoint records the remaining times of leases.
 func (a *Application) checkpoint(c *storepb.LeaseCheckpoint) error {
 	for _, l := range c.GetLeases() {
 		record := &storepb.LeaseRecord{}

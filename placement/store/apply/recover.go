@@ -8,17 +8,17 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// recoveredRevisions is the least amount by which the revision is raised when the core continues
-// from one member: the lost members may have had later revisions, and a watcher that has seen one
-// of these has to begin anew.
+// recoveredRevisions is the least increase of the revision when the core continues from one member:
+// the lost members may have had later revisions, and a watcher that has seen such a revision has to
+// begin anew.
 const recoveredRevisions = 1_000_000
 
-// Recover applies what Store.Recover does. An application that has applied nothing ends at the
-// first entry.
+// Recover implements Store.Recover. An application that has applied nothing ends at the first
+// entry.
 //
 // The revision becomes the number of microseconds since 1970 if that is higher: no store makes a
-// revision each microsecond, so the revision is above all that this member lacks. Only the one
-// member that continues applies this, so its clock may decide.
+// revision each microsecond, so the new revision is above all revisions that this member lacks.
+// Only the one member that continues applies this, so its clock may decide.
 func (a *Application) Recover(next *storepb.Members, ops []*storepb.Op, now time.Time) error {
 	a.Meta.Revision += recoveredRevisions
 	if micros := now.UnixMicro(); micros > 0 {

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// MaxSessions bounds the table: the session that was idle longest is evicted. These limits are
-	// part of the meaning of a command, so they are not settings.
+	// MaxSessions bounds the sessions: the session that was idle for the longest time is evicted.
+	// The results of commands depend on these limits, so they cannot be configured.
 	MaxSessions = 4096
-	// MaxKept bounds the answers that a session keeps, and so its commands under way.
+	// MaxKept bounds the answers that a session keeps, and so its pending commands.
 	MaxKept = 128
-	// maxAnswerBytes bounds an answer that is kept whole. Of a larger one only its success is kept.
+	// maxAnswerBytes bounds a kept answer. Of a larger answer only the success is kept.
 	maxAnswerBytes = 64 << 10
 )
 
-// session is what memory has of a session; the answers themselves are in the database only.
+// session is the in-memory part of a session; the answers are in the database only.
 type session struct{ record *storepb.SessionRecord }
 
-// once evaluates a command, unless its session shows that that was done before.
+// once evaluates a command, unless its session shows that the command was evaluated before.
 func (a *Application) once(c *storepb.Command) (*storepb.Result, error) {
 	if c.Session == 0 || c.Sequence == 0 {
 		return a.execute(c)
@@ -78,7 +78,7 @@ func (a *Application) once(c *storepb.Command) (*storepb.Result, error) {
 	return result, a.set(a.machine.layout.Session(c.Session), r)
 }
 
-// forget drops the answers up to a sequence.
+// forget removes the answers up to a sequence.
 func (a *Application) forget(id uint64, r *storepb.SessionRecord, upTo uint64) error {
 	n, found := slices.BinarySearch(r.Kept, upTo)
 	if found {
@@ -116,7 +116,7 @@ func (a *Application) openSession(result *storepb.Result) error {
 	if len(sessions) >= MaxSessions {
 		var oldest uint64
 		for id, s := range sessions {
-			// No two have the same: each entry uses one session.
+			// No two sessions have the same Used: each entry uses at most one session.
 			if oldest == 0 || s.record.Used < sessions[oldest].record.Used {
 				oldest = id
 			}
@@ -145,7 +145,7 @@ func (a *Application) closeSession(id uint64) error {
 	return a.batch.Delete(a.machine.layout.Session(id), nil)
 }
 
-// loadSessions reads the session table at the start, and after a snapshot was installed.
+// loadSessions reads the session table, on opening and after a snapshot was installed.
 func loadSessions(r *tables.Reader) (map[uint64]*session, error) {
 	sessions := map[uint64]*session{}
 	err := r.Each(tables.TableSession, func(id uint64, _, value []byte) error {

@@ -8,7 +8,7 @@ import (
 )
 
 // txn evaluates a transaction: first all comparisons, on the state before it, then whether the
-// chosen operations can be done, and then the operations. So a transaction that is refused has done
+// chosen operations can be done, and then the operations. So a refused transaction has changed
 // nothing.
 func (a *Application) txn(t *storepb.Txn, result *storepb.Result) error {
 	var chosen map[*storepb.Txn]bool
@@ -28,20 +28,20 @@ func (a *Application) txn(t *storepb.Txn, result *storepb.Result) error {
 	return w.finish()
 }
 
-// writer does the writes of one command, all at one revision.
+// writer makes the writes of one command, all at one revision.
 type writer struct {
 	*Application
 	revision uint64
-	// written counts the events. They are kept here only up to the number that the hub would keep:
-	// a huge command, which an earlier version has let into the log, must not take memory for the
-	// values of all its keys.
+	// written counts the events. The writer keeps only as many events as the hub would: a huge
+	// command that an earlier version has proposed must not take memory for the values of all its
+	// keys.
 	written uint32
 	events  []watch.Event
 	bytes   int
 	tooMany bool
 }
 
-// do carries out the chosen operations, in order. A range sees the writes before it.
+// do applies the chosen operations, in order. A range sees the writes before it.
 func (w *writer) do(t *storepb.Txn, chosen map[*storepb.Txn]bool) (*storepb.TxnResult, error) {
 	result := &storepb.TxnResult{Succeeded: chosen[t]}
 	for _, op := range tables.Branch(t, chosen[t]) {
@@ -136,8 +136,8 @@ func (w *writer) put(p *storepb.Put) (*storepb.KeyValue, error) {
 	return previous, w.write(p.Key, record, previous, need)
 }
 
-// deleteRange deletes keys while it reads: the iterator reads the batch as it was, so that it meets
-// no key twice.
+// deleteRange deletes keys while it reads: the iterator reads the batch as it was before, so it
+// meets no key twice.
 func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult, error) {
 	result := &storepb.DeleteRangeResult{}
 	err := w.read(func(r *tables.Reader) error {
@@ -160,7 +160,7 @@ func (w *writer) deleteRange(d *storepb.DeleteRange) (*storepb.DeleteRangeResult
 	return result, err
 }
 
-// delete deletes a key that was read as far as necessary.
+// delete deletes a key. need is the part of the pair that was read.
 func (w *writer) delete(kv *storepb.KeyValue, need tables.Part) error {
 	if kv.Lease != 0 {
 		if err := w.detach(kv); err != nil {
@@ -170,18 +170,19 @@ func (w *writer) delete(kv *storepb.KeyValue, need tables.Part) error {
 	return w.write(kv.Key, &storepb.VersionRecord{Tombstone: true}, kv, need)
 }
 
-// detach takes a key from its lease.
+// detach removes a key from its lease.
 func (w *writer) detach(kv *storepb.KeyValue) error {
 	w.Attached[kv.Lease]--
 	return w.batch.Delete(w.machine.layout.Attached(kv.Lease, kv.Key), nil)
 }
 
 // write adds a version and its event. It keeps its arguments without copies: commands and
-// key-values are never changed. had says how much of the former version was read.
+// key-values are never changed. had is the part of the previous version that was read.
 func (w *writer) write(
 	key []byte, record *storepb.VersionRecord, previous *storepb.KeyValue, had tables.Part,
 ) error {
-	// INVARIANT: neither exists: a command writes a key once (checkOverlap).
+	// INVARIANT: neither the version nor the event exists: a command writes a key once
+	// (checkOverlap).
 	if err := w.setVersion(w.machine.layout.Version(key, w.revision), record); err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (w *writer) write(
 	return nil
 }
 
-// finish makes the revision the store's own, if anything was written at it.
+// finish sets the store's revision, if the command has written.
 func (w *writer) finish() error {
 	if w.written == 0 {
 		return nil

@@ -11,13 +11,13 @@ import (
 // openEnd as a range end stands for all keys from the start on.
 var openEnd = []byte{0}
 
-// soundRange says whether a permission can be for a range: one key, a range that is not empty, or
-// all keys from one on.
+// soundRange reports whether a permission may be granted for a range: one key, a range that is not
+// empty, or all keys from a start on.
 func soundRange(key, end []byte) bool {
 	return len(key) > 0 && (len(end) == 0 || bytes.Equal(end, openEnd) || bytes.Compare(key, end) < 0)
 }
 
-// interval is the keys from start on and below end; nil: without an end.
+// interval are the keys from start on and below end; a nil end means no upper end.
 type interval struct{ start, end []byte }
 
 func intervalOf(key, end []byte) interval {
@@ -42,14 +42,14 @@ func compareEnds(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// access is what a user may read and write: intervals that ascend, and neither overlap nor touch.
-// keyspaces has the same for keyspaces, by their ids.
+// access are the keys that a user may read and write: ascending intervals that neither overlap nor
+// touch. keyspaces has the same for keyspaces, by their ids.
 type access struct {
 	read, write []interval
 	keyspaces   map[uint64]*keyspaceAccess
 }
 
-// accessOf joins what roles permit.
+// accessOf joins the permissions of roles.
 func accessOf(roles []*storepb.RoleRecord) *access {
 	a := &access{}
 	for _, role := range roles {
@@ -70,7 +70,7 @@ func accessOf(roles []*storepb.RoleRecord) *access {
 	return a
 }
 
-// join orders intervals and makes one of those that overlap or touch.
+// join orders intervals, and joins intervals that overlap or touch.
 func join(all []interval) []interval {
 	slices.SortFunc(all, func(a, b interval) int {
 		return cmp.Or(bytes.Compare(a.start, b.start), compareEnds(a.end, b.end))
@@ -91,13 +91,13 @@ func join(all []interval) []interval {
 }
 
 // covers reports whether intervals contain all keys of a range. For a range that ends at or below
-// its start, and so has no keys, the start decides, as in etcd.
+// its start, and so has no keys, the start must be covered, as in etcd.
 func covers(all []interval, key, end []byte) bool {
 	i := intervalOf(key, end)
 	at, found := slices.BinarySearchFunc(all, key,
 		func(i interval, key []byte) int { return bytes.Compare(i.start, key) })
 	if !found {
-		at-- // the last that starts below
+		at-- // the last interval that starts at or below key
 	}
 	return at >= 0 && (all[at].end == nil || bytes.Compare(key, all[at].end) < 0) &&
 		compareEnds(i.end, all[at].end) <= 0

@@ -14,14 +14,14 @@ import (
 // Table is one of the tables that a State is made of.
 type Table int
 
-// The tables. The first has one record, the others have one by name.
+// The tables. The first has one record, the others one record per name.
 const (
 	AuthTable Table = iota
 	UserTable
 	RoleTable
 )
 
-// Write is what a change does to a table.
+// Write is a write of one record of a table.
 type Write struct {
 	Table Table
 	Name  string
@@ -29,15 +29,15 @@ type Write struct {
 	Record proto.Message
 }
 
-// changing is a State that is being made.
+// changing is a State under construction.
 type changing struct {
 	State
 	writes []Write
 }
 
-// Change makes the State after a change, and says what to write. If the change is refused, or does
-// nothing, next is the State itself and there is nothing to write. err is an Error, or wraps
-// ErrUnknownChange: then the command must not be applied at all.
+// Change returns the State after a change, and the records to write. If the change is refused, or
+// has no effect, next is s and writes is empty. err is an Error, or wraps ErrUnknownChange: after
+// ErrUnknownChange the command must not be applied at all.
 func (s *State) Change(c *storepb.AuthChange) (next *State, writes []Write, err error) {
 	n := &changing{State: State{s.record, maps.Clone(s.users), maps.Clone(s.roles)}}
 	switch c := c.GetChange().(type) {
@@ -76,10 +76,10 @@ func (s *State) Change(c *storepb.AuthChange) (next *State, writes []Write, err 
 	return &n.State, n.writes, nil
 }
 
-// nextRevision is the revision of the change at hand.
+// nextRevision is the revision that the present change makes.
 func (n *changing) nextRevision() uint64 { return n.record.Revision + 1 }
 
-// commit makes the next revision the State's.
+// commit sets the revision to nextRevision.
 func (n *changing) commit() {
 	n.save(&storepb.AuthRecord{Enabled: n.record.Enabled, Revision: n.nextRevision(),
 		Key: n.record.Key})
@@ -166,7 +166,7 @@ func (n *changing) changePassword(c *storepb.UserPassword) error {
 	return nil
 }
 
-// withRoles is a user's record with other roles.
+// withRoles returns a copy of a user's record with other roles.
 func withRoles(r *storepb.UserRecord, roles []string) *storepb.UserRecord {
 	return &storepb.UserRecord{Hash: r.Hash, NoPassword: r.NoPassword, Roles: roles,
 		Generation: r.Generation}
@@ -221,7 +221,7 @@ func (n *changing) addRole(name string) error {
 	return nil
 }
 
-// deleteRole takes the role from all users as well.
+// deleteRole deletes a role, and revokes it from all users.
 func (n *changing) deleteRole(name string) error {
 	switch {
 	case n.record.Enabled && name == Root:
@@ -240,8 +240,8 @@ func (n *changing) deleteRole(name string) error {
 	return nil
 }
 
-// grantPermission replaces a permission for the same range, if it is the first one for its key;
-// otherwise it is added, as etcd does it.
+// grantPermission replaces a permission for the same range, if that is the first permission for its
+// key; otherwise it adds the permission. etcd does the same.
 func (n *changing) grantPermission(c *storepb.RolePermission) error {
 	p := c.GetPermission()
 	switch {

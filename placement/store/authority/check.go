@@ -2,10 +2,10 @@ package authority
 
 import "github.com/tidemarkdb/tidemark/placement/store/storepb"
 
-// Attached returns the keys of a lease; none if there is no such lease.
+// Attached returns the keys of a lease; none if the lease does not exist.
 type Attached func(lease int64) ([][]byte, error)
 
-// Identified refuses a client that has named no user.
+// Identified refuses a client without a user name.
 func (s *State) Identified(who *storepb.AuthInfo) error {
 	if who != nil && s.Enabled() && who.Revision == 0 {
 		return ErrUserEmpty
@@ -13,7 +13,8 @@ func (s *State) Identified(who *storepb.AuthInfo) error {
 	return nil
 }
 
-// Admin refuses all but users with the role root. When the user was let in does not matter.
+// Admin refuses all users without the role root. The revision at which the user was checked does
+// not matter.
 func (s *State) Admin(who *storepb.AuthInfo) error {
 	if who == nil || !s.Enabled() {
 		return nil
@@ -30,13 +31,13 @@ func (s *State) Admin(who *storepb.AuthInfo) error {
 	return nil
 }
 
-// Read refuses a client that may not read a range of keys, in the forms of storepb.Range, or was
-// let in before users and roles last changed.
+// Read refuses a client that may not read a range of keys, in the forms of storepb.Range, or whose
+// user was checked before users and roles last changed.
 func (s *State) Read(who *storepb.AuthInfo, key, end []byte) error {
 	return s.permit(who, key, end, func(a *access) []interval { return a.read })
 }
 
-// Write is Read for writing.
+// Write is Read for write permission.
 func (s *State) Write(who *storepb.AuthInfo, key, end []byte) error {
 	return s.permit(who, key, end, func(a *access) []interval { return a.write })
 }
@@ -76,12 +77,12 @@ func (s *State) accessOf(u *user) *access {
 }
 
 // WriteAll refuses a client that may not write each of some keys. Users with the role root may,
-// whenever they were let in.
+// whenever they were checked.
 func (s *State) WriteAll(who *storepb.AuthInfo, keys [][]byte) error {
 	return s.all(who, keys, s.Write)
 }
 
-// ReadAll is WriteAll for reading.
+// ReadAll is WriteAll for read permission.
 func (s *State) ReadAll(who *storepb.AuthInfo, keys [][]byte) error {
 	return s.all(who, keys, s.Read)
 }
@@ -100,9 +101,9 @@ func (s *State) all(
 	return nil
 }
 
-// Txn refuses a transaction that its client may not do, whichever branch it would take. Comparisons
-// read, and so do writes that return former values. A put under a lease needs the permissions that
-// revoking the lease would need. err is an Error, or an error of attached.
+// Txn refuses a transaction that its client is not permitted, in any branch. Comparisons need read
+// permission, and so do writes that return previous values. A put under a lease needs the
+// permissions that revoking the lease would need. err is an Error, or an error of attached.
 func (s *State) Txn(who *storepb.AuthInfo, t *storepb.Txn, attached Attached) error {
 	if who == nil || !s.Enabled() {
 		return nil
@@ -153,7 +154,7 @@ func (s *State) operation(who *storepb.AuthInfo, op *storepb.Op, attached Attach
 	return nil
 }
 
-// lease refuses a client that may not end a lease, because it may not write all of its keys.
+// lease refuses a client that may not write all keys of a lease, and so may not end it.
 func (s *State) lease(who *storepb.AuthInfo, lease int64, attached Attached) error {
 	if s.Admin(who) == nil {
 		return nil
@@ -165,7 +166,8 @@ func (s *State) lease(who *storepb.AuthInfo, lease int64, attached Attached) err
 	return s.WriteAll(who, keys)
 }
 
-// Command refuses a command that its client may not do. err is an Error, or one of attached.
+// Command refuses a command that its client is not permitted. err is an Error, or an error of
+// attached.
 func (s *State) Command(c *storepb.Command, attached Attached) error {
 	who := c.GetAuth()
 	if who == nil || !s.Enabled() {

@@ -2,10 +2,10 @@ package authority
 
 import "github.com/tidemarkdb/tidemark/placement/store/storepb"
 
-// Error is why something is refused. Each is one of the variables of this package, so that
-// errors.Is tells them apart.
+// Error is the reason of a refusal. Each Error is one of the variables of this package, so that
+// errors.Is distinguishes them.
 type Error struct {
-	// Code is how a result says it.
+	// Code is the error's code in a result.
 	Code storepb.Code
 	text string
 }
@@ -13,9 +13,9 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.text }
 
-// What is refused, and by the same names as in etcd.
+// The refusals, with their names in etcd.
 var (
-	// ErrUserEmpty says that a client is not authenticated, or that a user has no name.
+	// ErrUserEmpty means that a client is not authenticated, or that a user name is empty.
 	ErrUserEmpty = refusal(storepb.Code_AUTH_USER_EMPTY, "user name is empty")
 	// ErrUserNotFound says that there is no such user.
 	ErrUserNotFound = refusal(storepb.Code_AUTH_USER_NOT_FOUND, "user name not found")
@@ -37,17 +37,17 @@ var (
 		"permission is not granted to the role")
 	// ErrPermissionDenied says that a user may not do something.
 	ErrPermissionDenied = refusal(storepb.Code_AUTH_PERMISSION_DENIED, "permission denied")
-	// ErrOldRevision says that users and roles have changed since a command was let in. It has had no
-	// effect and can be done again.
+	// ErrOldRevision means that users and roles have changed since a command was accepted. The
+	// command has had no effect and can be repeated.
 	ErrOldRevision = refusal(storepb.Code_AUTH_OLD_REVISION,
 		"users and roles have changed since the command was let in")
-	// ErrRootUserMissing and ErrRootRoleMissing say why authentication cannot be enabled: the user
-	// root has to exist, and to have the role root.
+	// ErrRootUserMissing and ErrRootRoleMissing mean that authentication cannot be enabled: the
+	// user root has to exist, and to have the role root.
 	ErrRootUserMissing = refusal(storepb.Code_AUTH_ROOT_USER_MISSING, "root user does not exist")
 	ErrRootRoleMissing = refusal(storepb.Code_AUTH_ROOT_ROLE_MISSING,
 		"root user does not have root role")
-	// ErrInvalidManagement says that a permission has no sound range, or that root would be taken
-	// away while authentication is enabled.
+	// ErrInvalidManagement means that a permission has no valid range, or that root would be
+	// removed while authentication is enabled.
 	ErrInvalidManagement = refusal(storepb.Code_AUTH_INVALID_MANAGEMENT, "invalid auth management")
 )
 
@@ -59,7 +59,7 @@ func refusal(code storepb.Code, text string) *Error {
 	return e
 }
 
-// ErrorOf is the error of a code; nil if the code is none of this package.
+// ErrorOf returns the error of a code; nil if this package has no error with the code.
 func ErrorOf(code storepb.Code) error {
 	if e := byCode[code]; e != nil {
 		return e

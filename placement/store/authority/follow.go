@@ -7,10 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Since lists the records in which the State differs from an older one; nil: all records. It is for
-// a server that checks clients: records of users have no hashes of passwords, and roles have no
-// permissions for the keys of the store itself. A nil Record was deleted. The record of AuthTable
-// is not listed: see Enabled, Revision and Key.
+// Since lists the records in which the State differs from an older one; nil: all records. It serves
+// a server that checks clients: the records of users lack the password hashes, and roles lack the
+// permissions for the keys of the store itself. A nil Record means a deletion. The record of
+// AuthTable is not listed: see Enabled, Revision and Key.
 func (s *State) Since(older *State) (writes []Write) {
 	if older == nil {
 		older = &State{}

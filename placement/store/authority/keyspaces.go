@@ -8,17 +8,18 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// The rights of a role to a range of keys of a keyspace, as sums of bits; each includes the former.
+// The rights of a role to a range of keys of a keyspace, as sums of bits; each includes the one
+// before.
 const (
 	KeyspaceRead uint32 = 1 << iota
 	KeyspaceWrite
-	// KeyspaceAdmin is for a whole keyspace.
+	// KeyspaceAdmin can only be granted for a whole keyspace.
 	KeyspaceAdmin
 
 	allRights = KeyspaceRead | KeyspaceWrite | KeyspaceAdmin
 )
 
-// soundKeyspace says whether a permission can be granted.
+// soundKeyspace reports whether a permission is valid.
 func soundKeyspace(p *storepb.KeyspacePermission) bool {
 	if p.Keyspace == 0 || p.Rights == 0 || p.Rights&^allRights != 0 {
 		return false
@@ -38,7 +39,7 @@ func compareKeyspaces(a, b *storepb.KeyspacePermission) int {
 		bytes.Compare(a.RangeEnd, b.RangeEnd))
 }
 
-// grantKeyspace adds rights to those that a role has for a range.
+// grantKeyspace adds rights to the role's rights for a range.
 func (n *changing) grantKeyspace(c *storepb.KeyspaceGrant) error {
 	p, role := c.GetPermission(), n.roles[c.GetRole()]
 	switch {
@@ -64,7 +65,7 @@ func (n *changing) grantKeyspace(c *storepb.KeyspaceGrant) error {
 	return nil
 }
 
-// revokeKeyspace takes rights from those that a role has for a range.
+// revokeKeyspace removes rights from the role's rights for a range.
 func (n *changing) revokeKeyspace(c *storepb.KeyspaceGrant) error {
 	p, role := c.GetPermission(), n.roles[c.GetRole()]
 	switch {
@@ -97,8 +98,8 @@ func withRights(p *storepb.KeyspacePermission, rights uint32) *storepb.KeyspaceP
 		RangeEnd: p.RangeEnd}
 }
 
-// KeyspacePermissions are what a role may do with the data of keyspaces, by keyspace and key; not
-// to be changed. The role root, which may do everything, has none of its own.
+// KeyspacePermissions are the permissions of a role for the data of keyspaces, by keyspace and key;
+// not to be changed. The role root may do everything, without permissions of its own.
 func (s *State) KeyspacePermissions(role string) ([]*storepb.KeyspacePermission, error) {
 	r := s.roles[role]
 	if r == nil {
@@ -107,13 +108,13 @@ func (s *State) KeyspacePermissions(role string) ([]*storepb.KeyspacePermission,
 	return r.Keyspaces, nil
 }
 
-// keyspaceAccess is what a user may do with one keyspace.
+// keyspaceAccess are the rights of a user to one keyspace.
 type keyspaceAccess struct {
 	read, write []interval
 	admin       bool
 }
 
-// keyspacesOf joins what roles permit for keyspaces.
+// keyspacesOf joins the keyspace permissions of roles.
 func keyspacesOf(roles []*storepb.RoleRecord) map[uint64]*keyspaceAccess {
 	all := map[uint64]*keyspaceAccess{}
 	for _, role := range roles {
@@ -139,14 +140,14 @@ func keyspacesOf(roles []*storepb.RoleRecord) map[uint64]*keyspaceAccess {
 	return all
 }
 
-// Rights is what one user may do with the data of keyspaces, in one version of the tables. Any
-// goroutine may use it.
+// Rights are the rights of one user to the data of keyspaces, in one version of the tables. Any
+// goroutine may use them.
 type Rights struct {
 	root   bool
 	access *access
 }
 
-// RightsOf returns what a user may do with keyspaces; nil if there is no such user.
+// RightsOf returns the rights of a user to keyspaces; nil if the user does not exist.
 func (s *State) RightsOf(name string) *Rights {
 	u := s.users[name]
 	if u == nil {
@@ -155,14 +156,14 @@ func (s *State) RightsOf(name string) *Rights {
 	return &Rights{root: u.has(Root), access: s.accessOf(u)}
 }
 
-// Root says that the user has all rights to all keyspaces.
+// Root reports whether the user has all rights to all keyspaces.
 func (r *Rights) Root() bool { return r.root }
 
-// NoKeyspace says that the user has no right to any keyspace.
+// NoKeyspace reports whether the user has no right to any keyspace.
 func (r *Rights) NoKeyspace() bool { return !r.root && len(r.access.keyspaces) == 0 }
 
-// May says whether the user has all of some rights for all keys from start on and below end; nil:
-// without an end. It does not allocate.
+// May reports whether the user has all of some rights for all keys from start on and below end; a
+// nil end means no upper end. It does not allocate.
 func (r *Rights) May(rights uint32, keyspace uint64, start, end []byte) bool {
 	if r.root {
 		return true
@@ -173,7 +174,7 @@ func (r *Rights) May(rights uint32, keyspace uint64, start, end []byte) bool {
 		(rights&KeyspaceWrite == 0 || includes(a.write, start, end))
 }
 
-// MayAny says whether the user has any right to any key of a keyspace.
+// MayAny reports whether the user has any right to any key of a keyspace.
 func (r *Rights) MayAny(keyspace uint64) bool {
 	return r.root || r.access.keyspaces[keyspace] != nil
 }
@@ -189,7 +190,7 @@ func (r *Rights) MayKey(rights uint32, keyspace uint64, key []byte) bool {
 		(rights&KeyspaceWrite == 0 || contains(a.write, key))
 }
 
-// below is the last interval that starts at or below a key; nil if none does.
+// below returns the last interval that starts at or below a key; nil if none does.
 func below(all []interval, key []byte) *interval {
 	low, high := 0, len(all)
 	for low < high {
@@ -206,13 +207,13 @@ func below(all []interval, key []byte) *interval {
 	return &all[low-1]
 }
 
-// contains says whether a key is in one of some intervals.
+// contains reports whether a key is in one of some intervals.
 func contains(all []interval, key []byte) bool {
 	i := below(all, key)
 	return i != nil && (i.end == nil || bytes.Compare(key, i.end) < 0)
 }
 
-// includes says whether all keys from start on and below end are in one of some intervals.
+// includes reports whether one interval holds all keys from start on and below end.
 func includes(all []interval, start, end []byte) bool {
 	i := below(all, start)
 	return i != nil && (i.end == nil || bytes.Compare(start, i.end) < 0) &&

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// Root is the user without whom authentication cannot be enabled, and the role that may do
-	// everything.
+	// Root is the name of the user without whom authentication cannot be enabled, and of the role
+	// that may do everything.
 	Root = "root"
-	// KeyBytes is at least how long the key is that signs tokens.
+	// KeyBytes is the least length of the key that signs tokens, in bytes.
 	KeyBytes = 32
-	// firstRevision is that of tables without an entry.
+	// firstRevision is the revision of tables without an entry.
 	firstRevision = 1
 )
 
-// State is one version of the tables. It is never changed.
+// State is one version of the tables. A State never changes.
 type State struct {
 	record *storepb.AuthRecord
 	users  map[string]*user
 	roles  map[string]*storepb.RoleRecord
 }
 
-// user is a user with what its roles permit. A user is replaced when one of its roles is, so that
-// access, once it is known, stays right.
+// user is a user with the permissions of its roles. A user is replaced when one of its roles is
+// replaced, so a computed access stays valid.
 type user struct {
 	record *storepb.UserRecord
 	access atomic.Pointer[access]
 }
 
-// New makes a State of what a store has. record is nil if there is none. It keeps all of them.
+// New makes a State of a store's records. record is nil if there is none. New keeps all arguments.
 func New(
 	record *storepb.AuthRecord, users map[string]*storepb.UserRecord,
 	roles map[string]*storepb.RoleRecord,
@@ -59,11 +59,11 @@ func New(
 	return s, nil
 }
 
-// Enabled says whether users and roles count.
+// Enabled reports whether authentication is enabled.
 func (s *State) Enabled() bool { return s.record.Enabled }
 
-// Revision counts the changes of users and roles, from 1 on. Enabling authentication does not
-// count, disabling it does.
+// Revision counts the changes of users and roles, from 1 on. Disabling authentication counts,
+// enabling it does not.
 func (s *State) Revision() uint64 { return s.record.Revision }
 
 // Users lists the users by name.
@@ -81,8 +81,8 @@ func (s *State) UserRoles(name string) ([]string, error) {
 	return u.record.Roles, nil
 }
 
-// Permissions are those of a role, by key; not to be changed. The role root has everything, also if
-// something was granted to it.
+// Permissions are the permissions of a role, by key; not to be changed. For the role root they are
+// those for all keys, whatever was granted to it.
 func (s *State) Permissions(role string) ([]*storepb.Permission, error) {
 	r := s.roles[role]
 	switch {
@@ -94,7 +94,7 @@ func (s *State) Permissions(role string) ([]*storepb.Permission, error) {
 	return r.Permissions, nil
 }
 
-// CanEnable says why authentication cannot be enabled; nil if it can be, or is.
+// CanEnable returns why authentication cannot be enabled; nil if it can be, or is enabled.
 func (s *State) CanEnable() error {
 	switch root := s.users[Root]; {
 	case s.record.Enabled:
@@ -107,23 +107,23 @@ func (s *State) CanEnable() error {
 	return nil
 }
 
-// HasRole says whether there is a user of that name that has a role.
+// HasRole reports whether a user exists and has a role.
 func (s *State) HasRole(name, role string) bool {
 	u := s.users[name]
 	return u != nil && u.has(role)
 }
 
-// Login is what a user can authenticate by.
+// Login is the data by which a user authenticates.
 type Login struct {
-	// Hash is that of the password, by bcrypt; not to be changed.
+	// Hash is the bcrypt hash of the password; not to be changed.
 	Hash []byte
-	// NoPassword: the user has none, and has to come with a certificate.
+	// NoPassword is set if the user has no password, and needs a certificate.
 	NoPassword bool
-	// Generation is for Sign, once the password is known to be right.
+	// Generation is to be passed to Sign once the password is verified.
 	Generation uint64
 }
 
-// Login returns what a user can authenticate by; false: there is no such user.
+// Login returns the data by which a user authenticates; ok is false if the user does not exist.
 func (s *State) Login(name string) (Login, bool) {
 	u := s.users[name]
 	if u == nil {
@@ -137,5 +137,5 @@ func (u *user) has(role string) bool {
 	return found
 }
 
-// ErrUnknownChange says that a change is none that this version knows.
+// ErrUnknownChange means that this version does not know a kind of change.
 var ErrUnknownChange = errors.New("a change of users or roles is not known to this version")

@@ -18,29 +18,29 @@ import (
 const (
 	tokenFormat = 1
 	tokenHead   = 1 + 8 + 8 + 8
-	// MaxTokenUser is how many bytes the name of a user may have of which there can be tokens.
+	// MaxTokenUser bounds the length of the user name in a token, in bytes.
 	MaxTokenUser = 4 << 10
 )
 
-// ErrToken says that a token is not valid, or no more.
+// ErrToken means that a token is not valid, or no longer.
 var ErrToken = errors.New("invalid auth token")
 
 // Token is the content of a token.
 type Token struct {
 	User       string
 	Generation uint64
-	// Index is the applied index at which the token was made: a member that is behind may not know
-	// its user yet.
+	// Index is the applied index at which the token was made. A member that has applied less may
+	// not know the user yet.
 	Index uint64
-	// Issued is when it was made, by the clock of the member that made it.
+	// Issued is when the token was made, by the clock of the member that made it.
 	Issued time.Time
-	// ID tells tokens apart. It is no secret.
+	// ID identifies the token. It is not secret.
 	ID [16]byte
 
 	signed, sum []byte
 }
 
-// Sign makes a token for a user of a generation, as Login has said it.
+// Sign makes a token for a user with the generation of Login.
 func (s *State) Sign(t Token) string {
 	data := append(make([]byte, 0, tokenHead+len(t.User)+sha256.Size), tokenFormat)
 	data = binary.BigEndian.AppendUint64(data, uint64(t.Issued.UnixMilli()))
@@ -56,7 +56,7 @@ func (s *State) sum(data []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// ParseToken reads a token. Its content must not be believed before Verify.
+// ParseToken parses a token. Its content must not be trusted before Verify.
 func ParseToken(text string) (Token, error) {
 	if len(text) > base64.RawURLEncoding.EncodedLen(tokenHead+MaxTokenUser+sha256.Size) {
 		return Token{}, ErrToken
@@ -73,8 +73,8 @@ func ParseToken(text string) (Token, error) {
 	return t, nil
 }
 
-// Verify checks that a parsed token was signed with the State's key for a user that exists and has
-// had no new password since. The caller decides whether it is too old.
+// Verify checks that a parsed token was signed with the State's key, and that its user exists and
+// has had no new password since. The caller decides whether it is too old.
 func (s *State) Verify(t Token) error {
 	if !s.Enabled() || len(t.signed) == 0 || !hmac.Equal(t.sum, s.sum(t.signed)) {
 		return ErrToken

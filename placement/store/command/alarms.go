@@ -6,7 +6,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Alarmed is why a command is refused while there are such alarms; OK if it is not.
+// Alarmed returns why a command is refused while some alarms are raised; OK if it is not refused.
 func Alarmed(alarms []*storepb.Alarm, c *storepb.Command) storepb.Code {
 	if len(alarms) == 0 {
 		return storepb.Code_OK
@@ -35,7 +35,7 @@ func Alarmed(alarms []*storepb.Alarm, c *storepb.Command) storepb.Code {
 	return code
 }
 
-// putsAny says whether a transaction may put a key.
+// putsAny reports whether a transaction may put a key.
 func putsAny(t *storepb.Txn) bool {
 	return !EachOp(t, func(op *storepb.Op) bool {
 		_, puts := op.GetOp().(*storepb.Op_Put)
@@ -43,7 +43,7 @@ func putsAny(t *storepb.Txn) bool {
 	})
 }
 
-// AlarmOrder orders alarms, and finds one.
+// AlarmOrder is the order of alarms, by member and type, in which they are kept and searched.
 func AlarmOrder(a, b *storepb.Alarm) int {
 	return cmp.Or(cmp.Compare(a.GetMember(), b.GetMember()), cmp.Compare(a.GetType(), b.GetType()))
 }

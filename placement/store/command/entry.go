@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// EncodeEntry makes an entry. A single command is one as without groups.
+// EncodeEntry encodes an entry. A single command is encoded without a group.
 func EncodeEntry(commands [][]byte) []byte {
 	if len(commands) == 1 {
 		return commands[0]

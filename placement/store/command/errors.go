@@ -14,14 +14,13 @@ import (
 var (
 	// ErrNotLeader matches a NotLeaderError.
 	ErrNotLeader = errors.New("this member does not lead the core")
-	// ErrOutcomeUnknown says that a command was proposed and that it is not known whether it took,
-	// or will yet take, effect.
+	// ErrOutcomeUnknown means that a command was proposed, and may or may not take effect.
 	ErrOutcomeUnknown = errors.New("the outcome of the command is unknown")
 	// ErrClosed says that the store is closed.
 	ErrClosed = errors.New("the core's store is closed")
 	// ErrCompacted matches a CompactedError.
 	ErrCompacted = errors.New("the revision has been compacted")
-	// ErrFutureRevision says that a revision was asked for that does not exist yet.
+	// ErrFutureRevision means that the requested revision does not exist yet.
 	ErrFutureRevision = errors.New("the revision lies in the future")
 	// ErrLeaseNotFound says that a lease does not exist, or ran out.
 	ErrLeaseNotFound = errors.New("the lease does not exist")
@@ -35,31 +34,33 @@ var (
 	ErrInvalid = errors.New("the command is malformed")
 	// ErrTooLarge says that a command exceeds a limit.
 	ErrTooLarge = errors.New("the command is too large")
-	// ErrOverloaded says that as many commands wait for the core as may, and that the caller's was
-	// not proposed.
+	// ErrOverloaded means that too many commands wait for the core, and that the caller's was not
+	// proposed.
 	ErrOverloaded = errors.New("the core has too much to do")
-	// ErrSession says that the session cannot tell whether the command was applied before.
+	// ErrSession means that the session no longer knows whether the command was applied before.
 	ErrSession = errors.New("the session cannot take the command")
-	// ErrMembersChanged says that the core's members are not those that a command was made for.
+	// ErrMembersChanged means that the core's members have changed since the command was made.
 	ErrMembersChanged = errors.New("the core's members have changed meanwhile")
-	// ErrImporting says that an import is under way, until whose end nothing can be read or written.
+	// ErrImporting means that an import is running, during which keys and leases cannot be read or
+	// written.
 	ErrImporting = errors.New("an import is under way: wait until it has ended, or abandon it")
-	// ErrNotEmpty says that nothing can be imported because there is something.
+	// ErrNotEmpty means that an import was refused because the store has keys or leases.
 	ErrNotEmpty = errors.New("only an empty store can import")
 	// ErrOldMembers says that a command was not proposed, because a member may run a version that
 	// does not know such commands, and would stop at it.
 	ErrOldMembers = errors.New("not all members of the core are known to run a version that can do " +
 		"this: upgrade all of them, and bring back or remove those that do not answer")
-	// ErrNoSpace says that an alarm NO_SPACE is raised, or that the command would raise it.
+	// ErrNoSpace means that an alarm NO_SPACE is raised, or that the command would raise it.
 	ErrNoSpace = errors.New("there is no room: a member's disk is nearly full, or the quota is " +
 		"used up")
-	// ErrCorrupt says that an alarm for members that differ is raised.
+	// ErrCorrupt means that an alarm for differing members is raised.
 	ErrCorrupt = errors.New("an alarm says that members differ")
 )
 
-// NotLeaderError says that the command was not proposed, and which member leads as far as is known.
+// NotLeaderError means that the command was not proposed, since this member does not lead. It names
+// the leader, if known.
 type NotLeaderError struct {
-	// Leader is 0 when no leader is known.
+	// Leader is 0 if no leader is known.
 	Leader keys.ReplicaID
 	Term   uint64
 }
@@ -74,7 +75,7 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is(err, ErrNotLeader) true.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
-// CompactedError says from which revision on the history is there.
+// CompactedError names the lowest readable revision.
 type CompactedError struct{ Revision uint64 }
 
 func (e *CompactedError) Error() string {
@@ -84,7 +85,7 @@ func (e *CompactedError) Error() string {
 // Is makes errors.Is(err, ErrCompacted) true.
 func (e *CompactedError) Is(target error) bool { return target == ErrCompacted }
 
-// ErrorOf turns the code of a result into an error; nil if it is OK.
+// ErrorOf returns the error for the code of a result; nil for OK.
 func ErrorOf(r *storepb.Result) error {
 	if err := authority.ErrorOf(r.Code); err != nil {
 		return err
@@ -130,7 +131,8 @@ func ErrorOf(r *storepb.Result) error {
 	return fmt.Errorf("%w: %s", base, r.Message)
 }
 
-// Refusal is a result that says why nothing was proposed; other errors stay what they are.
+// Refusal returns an encoded result for an error that says why nothing was proposed, and other
+// errors unchanged.
 func Refusal(err error) ([]byte, error) {
 	result := &storepb.Result{Message: err.Error()}
 	switch compacted := (*CompactedError)(nil); {
@@ -160,7 +162,7 @@ func Refusal(err error) ([]byte, error) {
 	return proto.Marshal(result)
 }
 
-// Refuse fills in why a command has no effect.
+// Refuse sets the reason why a command has no effect.
 func Refuse(result *storepb.Result, code storepb.Code, format string, args ...any) {
 	result.Code, result.Message = code, fmt.Sprintf(format, args...)
 }

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	// The first byte of a log entry is its format. A member refuses formats that it does not know,
-	// and stops applying, rather than applying half of what a newer member meant. A command has the
-	// lowest format that says what it means.
+	// The first byte of a log entry is its format. A member that does not know a format stops
+	// applying, rather than applying a command in part. A command has the lowest format that can
+	// express it.
 	FirstFormat = 1
 	// CompareFormat is for commands that compare over ranges. A comparison over a range without
-	// keys is made as etcd makes it (see compare); in the format before it always held, and what is
-	// in a log of that format keeps its meaning.
+	// keys is made as etcd makes it (see compare); in the format before, such a comparison always
+	// held, and still does for entries of that format.
 	CompareFormat = 2
 	// membersFormat is for commands that change the core's members.
 	membersFormat = 3
 	// OptionsFormat is for ranges that are ordered, filtered or at a negative revision, and for
-	// leases whose id is negative, which the formats before it refuse.
+	// leases whose id is negative, which earlier formats refuse.
 	OptionsFormat = 4
 
 	// checkpointFormat is for checkpoints of leases.
 	checkpointFormat = 5
 
-	// groupFormat is for an entry that has several commands, each with its format and its length in
-	// front (entry.go).
+	// groupFormat is for an entry with several commands, each preceded by its format and its length
+	// (entry.go).
 	groupFormat = 6
 
-	// AuthFormat is for changes of users and roles, and for commands of a user: members that know
-	// no users would do them without a check. The command of an unauthenticated client has the
-	// format of its content. Such members treat it correctly until the log enables authentication,
+	// AuthFormat is for changes of users and roles, and for commands of a user: members that do not
+	// know users would apply them without a check. The command of an unauthenticated client has the
+	// format of its content: such members treat it correctly until the log enables authentication,
 	// where they stop.
 	AuthFormat = 7
 
@@ -45,19 +45,19 @@ const (
 	// AlarmFormat is for alarms, and for the end of an import that enables authentication.
 	AlarmFormat = 9
 
-	// CompactFormat is for compactions that do not remove all at once.
+	// CompactFormat is for compactions that remove the data in several steps.
 	CompactFormat = 10
 
-	// LeastFormat is the highest format that every version knows whose members can be in one core
-	// with those of this version.
+	// LeastFormat is the highest format known to every version that may be in one core with this
+	// version.
 	LeastFormat = ImportFormat
 
-	// NewestFormat is the highest that this version knows. Those above LeastFormat are used when all
-	// members are known to know them, and their gates are open (package admission).
+	// NewestFormat is the highest format that this version knows. Formats above LeastFormat are
+	// used when all members are known to know them, and their gates are open (package admission).
 	NewestFormat = CompactFormat
 )
 
-// GateOf returns the gate of a format, as far as that is above LeastFormat.
+// GateOf returns the gate of a format; gated is false for formats up to LeastFormat.
 func GateOf(format byte) (gate release.Gate, gated bool) {
 	switch format {
 	case AlarmFormat, CompactFormat:
@@ -76,7 +76,7 @@ func Encode(c *storepb.Command) ([]byte, error) {
 	return data, nil
 }
 
-// FormatOf is the lowest format that says what a command means.
+// FormatOf returns the lowest format that can express a command.
 func FormatOf(c *storepb.Command) byte {
 	if c.GetAuth().GetUser() != "" {
 		return AuthFormat
@@ -131,14 +131,14 @@ func formatOfTxn(t *storepb.Txn) byte {
 
 func comparesRange(c *storepb.Compare) bool { return len(c.GetRangeEnd()) > 0 }
 
-// hasOptions says whether a range asks for what the first formats do not know.
+// hasOptions reports whether a range has options that the first formats do not know.
 func hasOptions(q *storepb.Range) bool {
 	return q.GetSortOrder() != 0 || q.GetSortTarget() != 0 || q.GetMinModRevision() != 0 ||
 		q.GetMaxModRevision() != 0 || q.GetMinCreateRevision() != 0 ||
 		q.GetMaxCreateRevision() != 0 || int64(q.GetRevision()) < 0
 }
 
-// Decode copies what it keeps of data.
+// Decode decodes a command. The result does not alias data.
 func Decode(data []byte) (c *storepb.Command, format byte, err error) {
 	if len(data) == 0 {
 		return nil, 0, errors.New("command is empty")

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// maxMembers bounds what a record lists, and maxRemoved the removed members that it remembers.
+	// maxMembers bounds the members in a record, and maxRemoved the removed members that it
+	// remembers.
 	maxMembers = 16
 	maxRemoved = 64
 )
@@ -25,7 +26,7 @@ var memberRoles = map[storepb.MemberRole]group.Role{
 	storepb.MemberRole_OUTGOING: group.Outgoing,
 }
 
-// ConfigurationOf is the Raft configuration that a record of members says, of a store that was
+// ConfigurationOf returns the Raft configuration for a record of members, in a store that was
 // founded with members of version 0.
 func ConfigurationOf(m *storepb.Members) group.Configuration {
 	c := group.Configuration{Changed: m.GetVersion() > 0}
@@ -48,7 +49,7 @@ func DecodeMembers(value []byte) (*storepb.Members, error) {
 	return m, nil
 }
 
-// soundMembers says what is wrong with a record.
+// soundMembers returns an error for an invalid record of members.
 func soundMembers(m *storepb.Members) error {
 	if m.GetVersion() == 0 {
 		return fmt.Errorf("members without a version")
@@ -73,7 +74,7 @@ func soundMembers(m *storepb.Members) error {
 	return c.Validate()
 }
 
-// ValidateMembers is the part of checking that needs no state.
+// ValidateMembers makes the checks that need no state.
 func ValidateMembers(m *storepb.Members) error {
 	if err := soundMembers(m); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -85,8 +86,8 @@ func ValidateMembers(m *storepb.Members) error {
 	return nil
 }
 
-// StepOfMembers says whether one record of members follows from another by one step, and whether
-// that step changes the configuration.
+// StepOfMembers returns an error unless next follows from now by one step. change is set if the
+// step changes the configuration.
 func StepOfMembers(now, next *storepb.Members) (change bool, err error) {
 	if err := soundMembers(next); err != nil {
 		return false, err

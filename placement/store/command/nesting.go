@@ -6,12 +6,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// maxDecodedNesting bounds the nesting of transactions in a decoded command; it is greater than in
-// any that is proposed. Decoding recurses, and a stack that overflows ends the process.
+// maxDecodedNesting bounds the nesting of transactions in a decoded command; it exceeds the nesting
+// of all proposed commands. Decoding recurses, and a stack that overflows ends the process.
 const maxDecodedNesting = 4 * maxNesting
 
-// The fields of a command by which transactions nest: Command.txn, Txn.success, Txn.failure and
-// Op.txn.
+// The fields through which transactions nest: Command.txn, Txn.success, Txn.failure and Op.txn.
 const (
 	fieldCommandTxn = 6
 	fieldTxnSuccess = 2
@@ -20,7 +19,7 @@ const (
 )
 
 // checkNesting refuses an encoded command whose transactions are nested too deep. It does not
-// recurse, and what is malformed otherwise it leaves to the decoder.
+// recurse, and leaves other malformed data to the decoder.
 func checkNesting(command []byte) error {
 	type message struct {
 		data  []byte

@@ -9,7 +9,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// writeSet is what a list of operations may write: with nested transactions, on either branch.
+// writeSet are the keys that a list of operations may write, with nested transactions, on either
+// branch.
 type writeSet struct {
 	puts    [][]byte
 	deletes []keys.Span
@@ -23,7 +24,8 @@ func checkOverlap(ops []*storepb.Op) error {
 	return err
 }
 
-// ownedKey is a key that the operation of that number puts, and ownedSpan a span that it deletes.
+// ownedKey is a key with the number of the operation that puts it; ownedSpan is a span with the
+// number of the operation that deletes it.
 type ownedKey struct {
 	key   []byte
 	owner int
@@ -64,14 +66,15 @@ func writesOf(ops []*storepb.Op) (writeSet, error) {
 }
 
 // overlapOf finds a key that one operation puts and another puts or deletes. It goes through both
-// in the order of the keys, so that it takes long for no list of operations.
+// in the order of the keys, so its time is never quadratic.
 func overlapOf(puts []ownedKey, deletes []ownedSpan) (writeSet, error) {
 	slices.SortStableFunc(puts, func(a, b ownedKey) int { return bytes.Compare(a.key, b.key) })
 	slices.SortStableFunc(deletes, func(a, b ownedSpan) int {
 		return bytes.Compare(a.Start, b.Start)
 	})
 	var all writeSet
-	// Of the spans that have begun, first ends last, and second ends last of those of other owners.
+	// Among the spans that have begun, first ends last; second ends last among the spans of other
+	// owners than first's.
 	var first, second *ownedSpan
 	next := 0
 	for i := range puts {

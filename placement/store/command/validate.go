@@ -11,26 +11,25 @@ import (
 )
 
 const (
-	// MaxBytes is the greatest encoded command.
+	// MaxBytes bounds an encoded command.
 	MaxBytes = 4 << 20
-	// MaxOperations is how many comparisons and operations a transaction may have, nested ones
-	// included.
+	// MaxOperations bounds the comparisons and operations of a transaction, including nested ones.
 	MaxOperations = 16 << 10
-	// maxNesting is how deep transactions may be nested.
+	// maxNesting bounds the nesting of transactions.
 	maxNesting = 128
-	// MaxImported is how many leases and versions one step of an import may have.
+	// MaxImported bounds the leases and versions in one step of an import.
 	MaxImported = 10_000
-	// maxImportSource bounds the name of what an import reads.
+	// maxImportSource bounds the name of an import's source, in bytes.
 	maxImportSource = 256
 	// MaxLeaseMillis keeps the terms of leases within what a time.Duration can count.
 	MaxLeaseMillis = uint64((1<<63 - 1) / time.Millisecond)
 )
 
-// RangeEndAll as a range end means: every key from the start on.
+// RangeEndAll as a range end means all keys from the start on.
 var RangeEndAll = []byte{0}
 
-// Validate is the part of checking that needs no state. Its limits hold for what is
-// proposed, not for what is applied: a later version may have others.
+// Validate makes the checks that need no state. Its limits hold when a command is proposed, not
+// when it is applied: a later version may have other limits.
 func Validate(c *storepb.Command) error {
 	switch op := c.Op.(type) {
 	case *storepb.Command_Txn:
@@ -111,7 +110,8 @@ func validateTxn(t *storepb.Txn, budget *int, depth int) error {
 	return nil
 }
 
-// Span is the span that a key and a range end name. An end at or below the key names nothing.
+// Span returns the span of a key and a range end. If the end is at or below the key, the span is
+// empty.
 func Span(key, rangeEnd []byte) keys.Span {
 	switch {
 	case len(rangeEnd) == 0:
@@ -122,7 +122,7 @@ func Span(key, rangeEnd []byte) keys.Span {
 	return keys.Span{Start: key, End: rangeEnd}
 }
 
-// validateAuthChange is the part of checking that needs no state.
+// validateAuthChange makes the checks that need no state.
 func validateAuthChange(c *storepb.AuthChange) error {
 	switch c := c.GetChange().(type) {
 	case nil:
@@ -162,7 +162,7 @@ func validateAlarmChange(c *storepb.AlarmChange) error {
 	return nil
 }
 
-// ReadOnly says whether a transaction, and all that are nested in it, writes nothing.
+// ReadOnly reports whether a transaction, with all nested ones, has no writes.
 func ReadOnly(t *storepb.Txn) bool {
 	return EachOp(t, func(op *storepb.Op) bool {
 		switch op.GetOp().(type) {
@@ -174,7 +174,7 @@ func ReadOnly(t *storepb.Txn) bool {
 }
 
 // EachOp visits the operations of a transaction, on both branches, and those of the transactions
-// that are nested in it, until visit says false. It returns whether all were visited.
+// that are nested in it, until visit returns false. It reports whether all were visited.
 func EachOp(t *storepb.Txn, visit func(*storepb.Op) bool) bool {
 	for _, ops := range [...][]*storepb.Op{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {
@@ -186,7 +186,7 @@ func EachOp(t *storepb.Txn, visit func(*storepb.Op) bool) bool {
 	return true
 }
 
-// PrefixRange is the key and range end that name all keys with a prefix.
+// PrefixRange returns the key and range end for all keys with a prefix.
 func PrefixRange(prefix []byte) (key, rangeEnd []byte) {
 	end := keys.PrefixEnd(prefix)
 	if end == nil {

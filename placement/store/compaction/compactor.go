@@ -13,28 +13,28 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// StepEvents is about how many events one command looks at when the leader splits up a compaction,
-// so that none stops the log for long.
+// StepEvents is the approximate number of events that one command visits when the leader splits a
+// compaction, so that no command stops the log for long.
 const StepEvents = 4_000
 
-// Store is what a Compactor compacts. No lock is held when it is called.
+// Store is the store to be compacted. It is called without locks.
 type Store interface {
 	// ReadState runs f on the newest state of the database.
 	ReadState(f func(*tables.Reader) error) error
 	Revision() uint64
 	Compacted() uint64
 	Alarms() []*storepb.Alarm
-	// MayUse says whether all members are known to know a format.
+	// MayUse reports whether all members are known to know a format, and its gate is open.
 	MayUse(format byte) bool
 	Leadership() (execute.Leadership, <-chan struct{})
 	DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Result, error)
 }
 
-// Config is what a Compactor is made of.
+// Config configures a Compactor.
 type Config struct {
 	Store Store
 	// History is how many revisions are kept, and HistoryFor how long a revision is kept after it
-	// was the newest. A revision goes if either allows it. 0: no such bound.
+	// was the newest. A revision is compacted if either allows it. 0 means no such bound.
 	History    uint64
 	HistoryFor time.Duration
 	// Now is a monotonic clock.
@@ -42,19 +42,19 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Compactor compacts on the leader, and removes what compactions have left. Its methods may be
+// Compactor compacts on the leader, and removes data that compactions have left. Its methods may be
 // called from any goroutine.
 type Compactor struct {
 	config  Config
 	store   Store
-	long    chan struct{} // for run
+	long    chan struct{} // wakes run
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		// compacting is closed when everything that a compaction has left is removed; nil: nothing
-		// is left.
+		// compacting closes when all data that a compaction has left is removed; nil if nothing is
+		// left.
 		compacting chan struct{}
 	}
 }
@@ -66,7 +66,7 @@ func New(config Config) *Compactor {
 	return c
 }
 
-// Start has the compactor begin.
+// Start starts the Compactor's goroutine.
 func (c *Compactor) Start() { c.running.Go(c.run) }
 
 // Stop waits until the compactor has ended.
@@ -75,7 +75,7 @@ func (c *Compactor) Stop() {
 	c.running.Wait()
 }
 
-// Look has the compactor look whether there is something to do.
+// Look wakes the Compactor to look for work.
 func (c *Compactor) Look() {
 	select {
 	case c.long <- struct{}{}:
@@ -84,7 +84,8 @@ func (c *Compactor) Look() {
 }
 
 // run keeps the history at its length, on the leader. A compaction may take long, or wait for a
-// quorum, so it has a goroutine of its own, from New to Close: leases run out meanwhile.
+// quorum, so run has its own goroutine: other work of the leader, such as ending leases, must not
+// wait.
 func (c *Compactor) run() {
 	var seen timeline
 	var ticks <-chan time.Time
@@ -104,8 +105,7 @@ func (c *Compactor) run() {
 		to := c.compactTo(&seen)
 		if l, _ := c.store.Leadership(); l.Serving {
 			if err := c.compactHistory(to); err != nil {
-				// A refused compaction may have been applied nevertheless, which is a reason to
-				// look again.
+				// A compaction with an error may have been applied nevertheless, so look again.
 				c.rest(lookAgain)
 			}
 		}
@@ -115,7 +115,7 @@ func (c *Compactor) run() {
 // lookAgain is the pause after a compaction that failed.
 const lookAgain = time.Second
 
-// rest waits for so long, or for Close.
+// rest waits for d, or until Stop.
 func (c *Compactor) rest(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -125,13 +125,13 @@ func (c *Compactor) rest(d time.Duration) {
 	}
 }
 
-// timelineParts is the number of parts of Config.HistoryFor at whose ends a leader remembers the
-// revision: the history is longer by at most one part.
+// timelineParts is the number of parts into which Config.HistoryFor is divided. At the end of each
+// part the revision is recorded, so the history is longer by at most one part.
 const timelineParts = 16
 
-// timeline says which revision this member had at which time. It was the newest then, or older, so
-// the timeline holds whichever member leads: each remembers, so that a new leader need not begin
-// anew.
+// timeline records which revision this member had at which time. A lagging member's revision was
+// older than the newest, so the timeline never makes a revision look older than it is. All members
+// keep a timeline, so that a new leader has one.
 type timeline struct{ marks []mark }
 
 type mark struct {
@@ -139,13 +139,13 @@ type mark struct {
 	revision uint64
 }
 
-// note remembers the present revision and time.
+// note records the present revision and time.
 func (t *timeline) note(c *Compactor) {
 	t.marks = append(t.marks, mark{c.config.Now(), c.store.Revision()})
 }
 
-// before returns the newest revision that is known to be at least that old; 0 if there is none.
-// Older marks are forgotten.
+// before returns the newest revision known to be that old; 0 if there is none. It drops older
+// marks.
 func (t *timeline) before(at time.Time) (revision uint64) {
 	n := 0
 	for n < len(t.marks) && !t.marks[n].at.After(at) {
@@ -156,7 +156,7 @@ func (t *timeline) before(at time.Time) (revision uint64) {
 	return revision
 }
 
-// compactTo returns the revision at which to compact; 0: the history stays.
+// compactTo returns the revision at which to compact; 0 if no compaction is due.
 func (c *Compactor) compactTo(seen *timeline) (to uint64) {
 	if c.historyLong() {
 		to = c.store.Revision() - c.config.History
@@ -170,9 +170,10 @@ func (c *Compactor) compactTo(seen *timeline) (to uint64) {
 	return to
 }
 
-// compactHistory compacts up to a revision, in steps, and removes what earlier compactions have
-// left. It rests for as long as a step takes, so that clients have their turns. While an alarm
-// forbids compactions it proposes none: the end of the alarm makes it look again.
+// compactHistory compacts up to a revision, in steps, and removes data that earlier compactions
+// have left. After each step it rests for as long as the step took, so that clients have their
+// turns. While an alarm forbids compactions it proposes none: the end of the alarm makes it look
+// again.
 func (c *Compactor) compactHistory(to uint64) error {
 	for c.ctx.Err() == nil {
 		whole := compact(&storepb.Compact{Revision: to})
@@ -207,14 +208,14 @@ func (c *Compactor) compactHistory(to uint64) error {
 // longestRest bounds the rest between two steps: a step that has waited for a quorum needs no rest.
 const longestRest = 100 * time.Millisecond
 
-// historyLong reports whether there are a tenth more revisions than have to be kept.
+// historyLong reports whether the number of revisions exceeds the bound by a tenth.
 func (c *Compactor) historyLong() bool {
 	return c.config.History > 0 &&
 		c.store.Revision() > c.store.Compacted()+c.config.History+c.config.History/10
 }
 
 // step returns the next command of a compaction at a revision: as many revisions as have about
-// StepEvents events, or a part of a revision that has more, if all members know of parts.
+// StepEvents events, or a part of a revision with more events, if all members know CompactFormat.
 func (c *Compactor) step(to uint64) (step *storepb.Compact, err error) {
 	err = c.store.ReadState(func(r *tables.Reader) error {
 		step = &storepb.Compact{Revision: to}
@@ -242,7 +243,8 @@ func compact(m *storepb.Compact) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_Compact{Compact: m}}
 }
 
-// resumeCompaction is a command that removes more of what the compaction at a revision has left.
+// resumeCompaction is a command that removes more of the data that the compaction at a revision has
+// left.
 func resumeCompaction(at uint64) *storepb.Command {
 	return compact(&storepb.Compact{Revision: at, Events: StepEvents, Resume: true})
 }
@@ -271,8 +273,8 @@ func (c *Compactor) Prepare(
 	return whole, nil
 }
 
-// Applied notes the progress of compactions in the metadata. The size of the store is updated
-// before, because callers of AwaitCompaction ask for the size.
+// Applied records the progress of compactions from the metadata. The caller updates the size of the
+// store before, because callers of AwaitCompaction then read the size.
 func (c *Compactor) Applied(meta *storepb.MetaRecord) {
 	c.Left(meta)
 	if c.historyLong() || meta.CompactionRest != nil {
@@ -280,7 +282,7 @@ func (c *Compactor) Applied(meta *storepb.MetaRecord) {
 	}
 }
 
-// Left notes whether a compaction has left something to be removed.
+// Left records whether a compaction has left data to be removed.
 func (c *Compactor) Left(meta *storepb.MetaRecord) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,8 +295,8 @@ func (c *Compactor) Left(meta *storepb.MetaRecord) {
 	}
 }
 
-// Compacting returns a channel that is closed when everything that a compaction has left is
-// removed; nil: nothing is left.
+// Compacting returns a channel that closes when all data that a compaction has left is removed; nil
+// if nothing is left.
 func (c *Compactor) Compacting() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,8 +304,8 @@ func (c *Compactor) Compacting() <-chan struct{} {
 }
 
 // AwaitCompaction returns when this member has removed all that compactions have made unreadable,
-// or with the error of ctx. A compaction of many changes is done when they cannot be read, and the
-// leader has them removed bit by bit.
+// or with the error of ctx. A command that compacts many changes returns once they are unreadable;
+// the leader then removes them in steps.
 func (c *Compactor) AwaitCompaction(ctx context.Context) error {
 	rest := c.Compacting()
 	if rest == nil {

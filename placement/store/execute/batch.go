@@ -7,11 +7,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Group commit. At most maxGroups entries of grouped commands are on their way at a time; commands
-// that come meanwhile share the next entry. One at a time makes the largest entries: with two, each
-// is half as large, and the messages and syncs that they cost take more than the overlap gives. So
-// a lone client waits for no other, and under load an entry, with its messages, its place in the
-// log and its application, serves dozens of commands.
+// Group commit. At most maxGroups entries of grouped commands are in flight; commands that arrive
+// meanwhile share the next entry. One entry in flight makes the largest entries: with two, each is
+// half as large, and their additional messages and syncs cost more than the overlap saves. So a
+// lone client waits for no other, and under load one entry serves dozens of commands.
 //
 // Commands keep their order and are applied one after the other, as if each had an entry of its
 // own. Commands that depend on the entry itself, such as on its index, are not grouped.
@@ -23,12 +22,12 @@ const (
 	maxGroupBytes    = 512 << 10
 )
 
-// grouping is the commands that wait for an entry. Executor.mu guards it; it begins anew with each
+// grouping are the commands that wait for an entry. Executor.mu guards it; it is reset with each
 // leadership.
 type grouping struct {
 	term  uint64
 	queue []grouped
-	// underWay counts the proposed entries with commands whose outcome is open.
+	// underWay counts the proposed entries that have commands with unknown outcome.
 	underWay int
 }
 
@@ -39,14 +38,14 @@ type grouped struct {
 	data []byte
 }
 
-// entryGroup is an entry on its way.
+// entryGroup is an entry in flight.
 type entryGroup struct {
 	term uint64
-	// open is how many of its commands have no outcome yet.
+	// open is the number of its commands without an outcome.
 	open int
 }
 
-// groups says whether a command may share an entry.
+// groups reports whether a command may share an entry.
 func groups(c *storepb.Command) bool {
 	if c.Session != 0 {
 		return false // a session remembers the index of its latest command
@@ -59,11 +58,11 @@ func groups(c *storepb.Command) bool {
 	return false
 }
 
-// join has a registered command proposed, at once or with the next entry.
+// join proposes a registered command, at once or with the next entry.
 func (x *Executor) join(id ID, p *pending, data []byte) {
 	x.mu.Lock()
 	if l := x.mu.leadership; x.mu.pending[id] != p || !l.IsLeader || p.term != l.Term {
-		// The leadership has ended meanwhile. The other commands learn of it from the log.
+		// The leadership has ended meanwhile. The other waiting commands learn that from the log.
 		x.mu.Unlock()
 		return
 	}
@@ -72,7 +71,7 @@ func (x *Executor) join(id ID, p *pending, data []byte) {
 	x.proposeGroups()
 }
 
-// proposeGroups proposes what waits, as long as entries may be proposed.
+// proposeGroups proposes the waiting commands, as long as entries may be proposed.
 func (x *Executor) proposeGroups() {
 	for {
 		handle, term, group := x.nextGroup()
@@ -85,7 +84,7 @@ func (x *Executor) proposeGroups() {
 	}
 }
 
-// nextGroup takes the commands of an entry; nil if there is none to be proposed now.
+// nextGroup takes the commands of the next entry; nil if none may be proposed now.
 func (x *Executor) nextGroup() (Group, uint64, []grouped) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -119,8 +118,8 @@ func (x *Executor) nextGroup() (Group, uint64, []grouped) {
 	return x.mu.group, l.Term, taken
 }
 
-// groupsSettled notes that commands have an outcome, and starts the proposal of commands that have
-// waited for that.
+// groupsSettled records that commands have an outcome, and wakes the proposer if commands wait for
+// that.
 func (x *Executor) groupsSettled(all []Known) {
 	more := false
 	x.mu.Lock()
@@ -153,8 +152,8 @@ func dataOf(group []grouped) [][]byte {
 	return data
 }
 
-// proposer proposes commands that have waited for earlier entries. It is one goroutine, from New to
-// Close: the application of entries settles commands, and must not wait for their proposal.
+// proposer proposes commands that have waited for earlier entries. One goroutine runs it, from New
+// to Close: the application of entries settles commands, and must not wait for proposals.
 func (x *Executor) proposer() {
 	for {
 		select {
@@ -166,7 +165,7 @@ func (x *Executor) proposer() {
 	}
 }
 
-// notProposed ends commands of which the group said that they were not proposed.
+// notProposed ends commands that the group has refused to propose.
 func (x *Executor) notProposed(group []grouped, err error) {
 	var all []Known
 	x.mu.Lock()

@@ -14,9 +14,9 @@ import (
 
 // Commands that come in at any member.
 //
-// A member that does not lead forwards the command to the leader, with the term of the leadership
-// that it believes in. The command is proposed in that term or not at all. Both members apply the
-// log, so the outcome is found without any record of executed commands:
+// A member that does not lead forwards the command to the leader, with the term of the leader that
+// it knows. The command is proposed in that term or not at all. Both members apply the log, so the
+// outcome is found without any record of executed commands:
 //
 //    - The leader answers when it has applied the command. If the member has applied it sooner,
 //      that answers the caller: reads have all that is committed, at every member (package
@@ -27,24 +27,24 @@ import (
 //      or never will be anywhere: entries of a term come before those of a later one. So it can be
 //      proposed again in that term, and takes effect once.
 //
-// A snapshot skips entries. The outcome of commands that were under way is then not known.
+// A snapshot skips entries. Then the outcome of pending commands is unknown.
 
-// errNever: the command was not applied, and never will be.
+// errNever is the error of a command that was not applied, and never will be.
 var errNever = errors.New("the command was not applied, and never will be")
 
-// againAfter is the time after which a member asks a leader again that did not answer.
+// againAfter is the time after which a member asks again a leader that did not answer.
 const againAfter = 50 * time.Millisecond
 
 // AskTimeout bounds one question to the leader.
 const AskTimeout = time.Second
 
-// LookAgain is when a member looks again for a leader after it has found none.
+// LookAgain is the pause before a member that found no leader looks again.
 const LookAgain = 20 * time.Millisecond
 
 // Execute is Do on any member, and applies the command at most once. It waits for a leader, and
-// continues with the next one after a change, until ctx ends: then NotLeaderError or ErrOverloaded
-// means that nothing was proposed, ErrOutcomeUnknown that the command may have taken effect or may
-// yet. The command must have no session.
+// continues with the next leader after a change, until ctx ends. Then NotLeaderError or
+// ErrOverloaded means that nothing was proposed, and ErrOutcomeUnknown that the command may have
+// taken effect, or still may. The command must have no session.
 func (x *Executor) Execute(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	if err := command.Validate(c); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func (x *Executor) Execute(ctx context.Context, c *storepb.Command) (*storepb.Re
 	}
 }
 
-// executeAt tries to execute a command under a leader. NotLeaderError and errNever mean that it is
-// not, and never will be, applied.
+// executeAt tries to execute a command under one leader. NotLeaderError and errNever mean that the
+// command was not applied, and never will be.
 func (x *Executor) executeAt(
 	ctx context.Context, l Leadership, c *storepb.Command,
 ) (*storepb.Result, error) {
@@ -84,7 +84,7 @@ func (x *Executor) executeAt(
 	return x.handOver(ctx, l, c)
 }
 
-// handOver has the leader execute a command.
+// handOver lets the leader execute a command.
 func (x *Executor) handOver(
 	ctx context.Context, l Leadership, c *storepb.Command,
 ) (*storepb.Result, error) {
@@ -114,18 +114,18 @@ func (x *Executor) handOver(
 	if err != nil {
 		return nil, err
 	}
-	// The caller finds the effect on this member, whatever it reads. If the caller does not want to
-	// wait for that, the command is done nevertheless.
+	// Wait until this member has the effect, so that the caller's next read finds it. The command
+	// is done even if the caller's context ends first.
 	_ = x.machine.Reach(ctx, result.Entry)
 	return result, command.ErrorOf(result)
 }
 
-// commandOverhead is by how much the names of a command make it longer.
+// commandOverhead is the number of bytes that ID and bookkeeping fields add to a command.
 const commandOverhead = 64
 
-// expect names a command that another member is to propose, and registers it.
+// expect gives an ID to a command that another member is to propose, and registers the command.
 //
-// INVARIANT: from when it has its number on it counts as not settled.
+// INVARIANT: a command counts as not settled from the moment it has its number.
 func (x *Executor) expect(p *pending, c *storepb.Command) (ID, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -145,8 +145,8 @@ func (x *Executor) expect(p *pending, c *storepb.Command) (ID, error) {
 	return id, nil
 }
 
-// With every settledEvery commands, a process tells the leader up to which of its commands it knows
-// the outcome.
+// With every settledEvery-th command, a process tells the leader up to which of its commands it
+// knows the outcome.
 const settledEvery = 64
 
 // settledLocked returns the number up to which this process knows the outcome of all its commands.
@@ -166,7 +166,7 @@ type reply struct {
 	err    error
 }
 
-// follow hands a command over, again if need be, until its outcome is known.
+// follow hands a command to the leader, again if necessary, until the outcome is known.
 func (x *Executor) follow(
 	ctx context.Context, l Leadership, p *pending, data []byte,
 ) (*storepb.Result, error) {
@@ -206,14 +206,15 @@ func (x *Executor) follow(
 	}
 }
 
-// heard reads an answer of the leader. Without a result and an error the outcome is still open: the
-// command may be under way, or it was applied and this member does not know its result.
+// heard interprets an answer of the leader. With neither result nor error the outcome is still
+// open: the command may be in flight, or was applied with a result that this member does not know.
 func heard(r reply, asked int) (result *storepb.Result, applied bool, err error) {
 	if r.err != nil {
 		if notLeader := (*command.NotLeaderError)(nil); errors.As(r.err, &notLeader) && asked == 1 {
 			return nil, false, notLeader
 		}
-		// It may have been proposed. If that member leads no more, the log will show.
+		// The command may have been proposed. If that member no longer leads, the log will show the
+		// outcome.
 		return nil, false, nil
 	}
 	result = &storepb.Result{}
@@ -230,8 +231,8 @@ func heard(r reply, asked int) (result *storepb.Result, applied bool, err error)
 	return result, true, nil
 }
 
-// supersededLocked takes the commands that were proposed in terms before the newest that is applied
-// here: those that are not applied by now never will be.
+// supersededLocked takes the pending commands of terms before the newest term applied here:
+// commands of these terms that are not applied by now never will be.
 func (x *Executor) supersededLocked() (all []Known) {
 	for id, p := range x.mu.pending {
 		if !p.survives || p.term >= x.mu.appliedTerm {

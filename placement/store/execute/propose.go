@@ -9,91 +9,10 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// ID names a command: Origin is the process that made it, Request the number that it has there.
-type ID struct{ Origin, Request uint64 }
-
-// pending is a command that was proposed and whose outcome this member does not know yet. Its
-// caller may have given up.
-type pending struct {
-	// term is that in which it was proposed, here or, if elsewhere, at another member.
-	term uint64
-	// size is what it takes of the budget, and reserved what it has reserved of the quota.
-	size     int
-	reserved uint64
-	// format is that of the command, if it is higher than what this version would give it.
-	format byte
-	// survives is set if the caller waits beyond the end of the leadership, until the log shows the
-	// outcome (execute.go).
-	survives bool
-	// group is the entry that it shares with others; nil if it is alone in its own, or is not
-	// proposed yet.
-	group *entryGroup
-	// outcome has capacity 1: the outcome is sent once, whether the caller still waits or not.
-	outcome chan outcome
-	// over is closed when the outcome is known, for calls that wait for this command beside its
-	// caller (proposedBefore). applied, which is set before, says whether the command was applied.
-	over    chan struct{}
-	applied bool
-}
-
-// outcome is what became of a command: a result, or why there is none.
-type outcome struct {
-	result *storepb.Result
-	err    error
-}
-
-// Known is a command whose outcome is known, and whose caller is to be told.
-type Known struct {
-	*pending
-	outcome outcome
-}
-
-func newPending(size int) *pending {
-	return &pending{size: size, outcome: make(chan outcome, 1), over: make(chan struct{})}
-}
-
-// Settle tells callers what became of their commands.
-func (x *Executor) Settle(all []Known) {
-	for _, k := range all {
-		x.budget.Leave(k.size)
-		x.machine.Release(k.reserved)
-		k.applied = k.outcome.err == nil
-		k.pending.outcome <- k.outcome
-		close(k.over)
-	}
-	x.groupsSettled(all)
-}
-
-// lose tells the callers of commands that it is not known what becomes of them.
-func (x *Executor) lose(lost []*pending) {
-	for _, p := range lost {
-		x.Settle([]Known{{p, outcome{err: fmt.Errorf("%w: this member stopped leading %s at term %d",
-			command.ErrOutcomeUnknown, x.config.Name, p.term)}}})
-	}
-}
-
-func (x *Executor) takePendingLocked(which func(*pending) bool) []*pending {
-	var taken []*pending
-	for request, p := range x.mu.pending {
-		if which(p) {
-			taken = append(taken, p)
-			delete(x.mu.pending, request)
-		}
-	}
-	return taken
-}
-
-// Awaits says whether a caller waits for what a command comes to.
-func (x *Executor) Awaits(id ID) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.mu.pending[id] != nil
-}
-
 // Do proposes a command and waits until this member, which has to be the leader, has applied it.
 // NotLeaderError, ErrOverloaded and ErrTooLarge mean that nothing was proposed. ErrOutcomeUnknown
-// means that it may or may not have taken effect, now or later: with a session the same command can
-// be done again, on whichever member leads then. Other errors are the command's own outcome.
+// means that it may or may not have taken effect, now or later: a command with a session can be
+// repeated, on whichever member leads then. Other errors are the command's own outcome.
 func (x *Executor) Do(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	c, err := x.machine.Prepare(ctx, c)
 	if err != nil {
@@ -102,18 +21,18 @@ func (x *Executor) Do(ctx context.Context, c *storepb.Command) (*storepb.Result,
 	return x.DoOwn(ctx, c)
 }
 
-// DoOwn is Do for what the store itself has decided: nothing is checked.
+// DoOwn is Do, without checks, for commands that the store itself has decided.
 func (x *Executor) DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Result, error) {
 	return x.attempt(ctx, x.own(c), &pending{})
 }
 
-// own returns a copy of a command with a new name of this process. Both share Op.
+// own returns a copy of a command with a new ID of this process. Both share Op.
 func (x *Executor) own(c *storepb.Command) *storepb.Command {
 	return &storepb.Command{Origin: x.config.Origin, Request: x.requests.Add(1), Session: c.Session,
 		Sequence: c.Sequence, Acknowledged: c.Acknowledged, Auth: c.Auth, Op: c.Op}
 }
 
-// attempt proposes a command once and waits for its outcome. like says how the command waits; if
+// attempt proposes a command once and waits for its outcome. like sets how the command waits; if
 // its term is not 0, the command may be proposed only in that term.
 func (x *Executor) attempt(
 	ctx context.Context, c *storepb.Command, like *pending,
@@ -128,9 +47,8 @@ func (x *Executor) attempt(
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", command.ErrTooLarge, len(data),
 			command.MaxBytes)
 	}
-	// The quota comes before the budget. So a command that waits counts in the quota. A command
-	// that the quota refuses takes no part of the budget, of which the alarm that it raises needs
-	// some.
+	// The quota comes before the budget. So waiting commands count in the quota, and a refused
+	// command takes no share of the budget, which the alarm that it raises may need.
 	reserved, err := x.machine.Reserve(ctx, c)
 	if err != nil {
 		return nil, err
@@ -166,7 +84,7 @@ func (x *Executor) attempt(
 	}
 }
 
-// register must come before the proposal: SetLeadership and EntriesApplied end what is registered.
+// register must precede the proposal: SetLeadership and EntriesApplied end registered commands.
 func (x *Executor) register(id ID, p *pending) (Group, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,7 +93,7 @@ func (x *Executor) register(id ID, p *pending) (Group, error) {
 	case x.mu.closed:
 		return nil, command.ErrClosed
 	case x.mu.group == nil || !l.IsLeader || p.term != 0 && p.term != l.Term,
-		// The quota has admitted it under an earlier leadership.
+		// The quota admitted the command under an earlier leadership.
 		p.reserved > 0 && !x.leadershipLocked().Serving:
 		return nil, &command.NotLeaderError{Leader: l.Leader, Term: l.Term}
 	}
@@ -185,7 +103,7 @@ func (x *Executor) register(id ID, p *pending) (Group, error) {
 	return x.mu.group, nil
 }
 
-// unregister drops a command that was not proposed, or whose outcome the caller knows already.
+// unregister removes a command that was not proposed, or whose outcome the caller knows already.
 func (x *Executor) unregister(id ID) {
 	x.mu.Lock()
 	p := x.mu.pending[id]
@@ -198,7 +116,7 @@ func (x *Executor) unregister(id ID) {
 	}
 }
 
-// propose hands a command to the group, as what it is.
+// propose passes a command to the group: as data, or as a change of the configuration.
 func (x *Executor) propose(handle Group, term uint64, c *storepb.Command, data []byte) error {
 	if op, ok := c.Op.(*storepb.Command_ChangeMembers); ok {
 		next := op.ChangeMembers.Next
@@ -209,9 +127,9 @@ func (x *Executor) propose(handle Group, term uint64, c *storepb.Command, data [
 	return handle.Propose(term, data)
 }
 
-// ProposeAside proposes what the leader has decided by itself, in the term of the decision, and
-// does not wait for it. If it is lost with the leadership, the next leader decides anew. false:
-// this member no longer leads at that term.
+// ProposeAside proposes commands that the leader has decided by itself, in the term of the
+// decision, and does not wait for them. If they are lost with the leadership, the next leader
+// decides anew. It returns false if this member no longer leads at that term.
 func (x *Executor) ProposeAside(term uint64, commands ...*storepb.Command) (bool, error) {
 	x.mu.Lock()
 	handle, leads := x.mu.group, x.mu.leadership.IsLeader && x.mu.leadership.Term == term

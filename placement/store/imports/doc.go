@@ -6,13 +6,12 @@
 //
 //	record, step ──► Next ──► record of a step ──► Check, with what the state has ──► as it is kept
 //
-// Both are functions of their arguments, so that all members come to the same. Neither writes: the
-// store writes what was checked, together with the record, as a whole or not at all.
+// Both are functions of their arguments, so that all members reach the same result. Neither writes:
+// the store writes the checked step, together with the record, as a whole or not at all.
 //
 // INVARIANT: a step is done at most once, so steps can be repeated; versions come in the order of
-// their keys, so that none comes twice and an interrupted import knows where to continue; and at
-// its end, the changes of the imported revision are numbered without a gap.
+// their keys, so that no version comes twice, and an interrupted import knows where to continue;
+// and at its end, the changes of the imported revision are numbered without a gap.
 //
-// The package imports nothing of the project but storepb, range/keys, and package lease for the
-// longest term.
+// Of the project, the package imports only storepb, range/keys, and lease for the longest term.
 package imports

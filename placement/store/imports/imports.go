@@ -13,13 +13,13 @@ import (
 
 // State is the state into which the import is written, with all steps so far.
 type State interface {
-	// HasEvent says whether there is a change of that number at a revision.
+	// HasEvent reports whether a revision has a change with a number.
 	HasEvent(revision uint64, number uint32) (bool, error)
-	// HasLease says whether there is a lease.
+	// HasLease reports whether a lease exists.
 	HasLease(id int64) (bool, error)
 }
 
-// Refusal is why a step has no effect.
+// Refusal is the reason why a step has no effect.
 type Refusal struct {
 	Code    storepb.Code
 	Message string
@@ -29,12 +29,12 @@ func refusal(code storepb.Code, format string, args ...any) *Refusal {
 	return &Refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// UnderWay says whether an import has begun and not ended. record is that of the latest import, nil
-// if there was none.
+// UnderWay reports whether an import has begun and not ended. record is the latest import's, nil if
+// there was none.
 func UnderWay(record *storepb.ImportRecord) bool { return record != nil && !record.Done }
 
 // Next returns the record of a step that follows a record; the record itself is not changed. nil
-// without a refusal means that the step was done before. The caller passes the result to Check.
+// without a refusal means that the step was already done. The caller passes the result to Check.
 func Next(record *storepb.ImportRecord, m *storepb.Import) (*storepb.ImportRecord, *Refusal) {
 	underWay := UnderWay(record)
 	switch {
@@ -54,8 +54,8 @@ func Next(record *storepb.ImportRecord, m *storepb.Import) (*storepb.ImportRecor
 	return record, nil
 }
 
-// Check looks whether the leases and versions of a step can follow those before, and adds them to
-// the record, which Next has returned for the step. An error is one of the state.
+// Check checks that the leases and versions of a step can follow those before, and adds them to the
+// record that Next has returned for the step. An error is an error of the state.
 func Check(s State, m *storepb.Import, record *storepb.ImportRecord) (*Refusal, error) {
 	leases := map[int64]bool{}
 	for _, l := range m.Leases {
@@ -107,7 +107,7 @@ func Check(s State, m *storepb.Import, record *storepb.ImportRecord) (*Refusal, 
 	return nil, nil
 }
 
-// sound says whether a version can be the next one of an import.
+// sound reports whether a version can be the next version of an import.
 func sound(v *storepb.ImportedVersion, record *storepb.ImportRecord) bool {
 	switch {
 	case len(v.GetKey()) == 0, bytes.Compare(v.Key, record.LastKey) <= 0:

@@ -14,9 +14,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Core is what a Keeper needs of the store: who leads, what is committed, how commands are done,
-// and what is known of leases beside their terms. No lock is held when it is called, except
-// Keeper.noting when commands are proposed.
+// Core are the methods of the store that a Keeper needs: leadership, committed index, execution of
+// commands, and the leases' data beside their terms. It is called without locks, except that
+// Keeper.noting is held while commands are proposed.
 type Core interface {
 	Leadership() (execute.Leadership, <-chan struct{})
 	AwaitLeadership(ctx context.Context, d time.Duration) error
@@ -26,39 +26,39 @@ type Core interface {
 	Reach(ctx context.Context, index uint64) error
 	DoOwn(ctx context.Context, c *storepb.Command) (*storepb.Result, error)
 	ProposeAside(term uint64, commands ...*storepb.Command) (bool, error)
-	// Importing is an error while an import is under way, in which no lease counts.
+	// Importing returns an error while an import is running. Leases do not count down then.
 	Importing() error
 	AttachedKeys(lease int64) ([][]byte, error)
 }
 
-// Peers reaches the member that leads. A NotLeaderError says that the member does not.
+// Peers sends requests to the leading member. A NotLeaderError means that the member does not lead.
 type Peers interface {
-	// RenewAll has the leader renew leases: Keeper.KeepAliveAll.
+	// RenewAll asks the leader to renew leases (Keeper.KeepAliveAll).
 	RenewAll(ctx context.Context, leader keys.ReplicaID, leases []int64) ([]time.Duration, error)
-	// TimeToLive asks the leader how long a lease has left: Keeper.ServeTimeToLive.
+	// TimeToLive asks the leader for a lease's remaining time (Keeper.ServeTimeToLive).
 	TimeToLive(ctx context.Context, leader keys.ReplicaID, lease int64) (time.Duration, error)
 }
 
-// Config is what a Keeper is made of. Peers may be nil: then only the leader renews.
+// Config configures a Keeper. With nil Peers only the leader renews.
 type Config struct {
 	Lessor *lease.Lessor
 	Core   Core
 	Peers  Peers
 	Logger *slog.Logger
-	// Expired counts the leases that ran out while this member led.
+	// Expired counts the leases that expired while this member led.
 	Expired prometheus.Counter
 }
 
-// Keeper renews leases at any member, and ends those that ran out, on the leader. Its methods may
-// be called from any goroutine.
+// Keeper renews leases at any member, and ends expired leases on the leader. Its methods may be
+// called from any goroutine.
 type Keeper struct {
 	config   Config
 	lessor   *lease.Lessor
 	core     Core
 	peers    Peers
-	wake     chan struct{} // for keep
+	wake     chan struct{} // wakes keep
 	renewals renewals
-	// noting is held while it is decided what leases have left, and proposed.
+	// noting is held while the remaining times of leases are computed and proposed.
 	noting  sync.Mutex
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -75,7 +75,7 @@ func New(config Config) *Keeper {
 	return k
 }
 
-// Stop waits for what runs, after the calls of the Core have ended or end.
+// Stop waits for the goroutines. The caller has ended the calls of the Core, or ends them.
 func (k *Keeper) Stop() {
 	k.renewals.close()
 	k.cancel()
@@ -88,7 +88,7 @@ func (k *Keeper) Serve(serving bool) {
 	k.Look()
 }
 
-// Look makes the keeper look for what is due: leases have changed.
+// Look wakes the keeper to look for due leases, since leases have changed.
 func (k *Keeper) Look() {
 	select {
 	case k.wake <- struct{}{}:
@@ -96,8 +96,8 @@ func (k *Keeper) Look() {
 	}
 }
 
-// keep ends leases, on the leader. It is one goroutine, from New to Close, and waits for nothing
-// but the time.
+// keep ends leases, on the leader. One goroutine runs it, from New to Stop; it waits only for the
+// clock.
 func (k *Keeper) keep() {
 	timer := time.NewTimer(lease.Tick)
 	defer timer.Stop()
@@ -119,10 +119,10 @@ func (k *Keeper) keep() {
 	}
 }
 
-// keepOnce proposes what is due, and reports whether there is more.
+// keepOnce proposes the due commands, and reports whether there are more.
 //
-// INVARIANT: a decision is proposed in the term in which it was made, and a note of what a lease
-// has left is proposed before a renewal takes it back (noting).
+// INVARIANT: a decision is proposed in the term in which it was made, and a checkpoint of a lease
+// is proposed before a renewal revokes it (noting).
 func (k *Keeper) keepOnce() (more bool) {
 	l, _ := k.core.Leadership()
 	k.noting.Lock()
@@ -149,7 +149,7 @@ func (k *Keeper) keepOnce() (more bool) {
 	return due.More
 }
 
-// propose is Core.ProposeAside that logs why nothing was proposed.
+// propose calls Core.ProposeAside, and logs why nothing was proposed.
 func (k *Keeper) propose(term uint64, commands ...*storepb.Command) bool {
 	proposed, err := k.core.ProposeAside(term, commands...)
 	if err != nil {

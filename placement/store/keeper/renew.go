@@ -14,7 +14,7 @@ import (
 )
 
 // KeepAlive gives a lease a full term from now and returns the term. Only the leader can, and it
-// first makes sure that it still leads. A lease that ran out cannot be renewed: ErrLeaseNotFound.
+// makes sure that it still leads. An expired lease cannot be renewed: ErrLeaseNotFound.
 func (k *Keeper) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
 	terms, err := k.KeepAliveAll(ctx, []int64{id})
 	return onlyTerm(id, terms, err)
@@ -30,19 +30,19 @@ func onlyTerm(id int64, terms []time.Duration, err error) (time.Duration, error)
 	return terms[0], nil
 }
 
-// KeepAliveAll is KeepAlive of several leases. The term of one that cannot be renewed is 0.
+// KeepAliveAll is KeepAlive for several leases. A lease that cannot be renewed has term 0.
 //
-// Another member may have applied a grant, or the end of a lease, and acknowledged it, before this
-// one. So the renewal goes through three steps:
+// Another member may have applied and acknowledged a grant, or the end of a lease, before this
+// member. So the renewal takes three steps:
 //
 //  1. This member applies all that was acknowledged before the call.
 //  2. The deadlines of the leases that exist then are moved.
 //  3. This member shows that it led when they were moved.
 //
 // INVARIANT: whether a lease exists is decided after step 1. A lease whose end was acknowledged
-// before the call is not renewed, and one whose grant was is.
-// INVARIANT: leadership is shown after the deadlines were moved. A process that stood still before
-// may have been replaced, and leases have ended elsewhere.
+// before the call is not renewed; a lease whose grant was acknowledged is. INVARIANT: leadership is
+// shown after the deadlines were moved. A process that was paused before step 2 may have been
+// succeeded as leader, and leases may have ended there.
 func (k *Keeper) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration, error) {
 	led, _ := k.core.Leadership()
 	if !led.Serving {
@@ -68,7 +68,7 @@ func (k *Keeper) KeepAliveAll(ctx context.Context, ids []int64) ([]time.Duration
 }
 
 // moveDeadlines moves the deadlines of the leases that this member knows, and fills in their terms,
-// once the log has a note for none of them any more.
+// once the log has no checkpoint of these leases any more.
 func (k *Keeper) moveDeadlines(ctx context.Context, ids []int64, terms []time.Duration) error {
 	noted, err := k.renew(ids, terms)
 	for len(noted) > 0 && err == nil {
@@ -83,7 +83,7 @@ func (k *Keeper) moveDeadlines(ctx context.Context, ids []int64, terms []time.Du
 	return err
 }
 
-// renew is Lessor.Renew.
+// renew calls Lessor.Renew.
 func (k *Keeper) renew(
 	ids []int64, terms []time.Duration,
 ) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
@@ -94,29 +94,29 @@ func (k *Keeper) renew(
 	return noted, err
 }
 
-// awaitNotes returns when all notes so far are proposed.
+// awaitNotes returns when all checkpoints computed so far are proposed.
 func (k *Keeper) awaitNotes() {
 	k.noting.Lock()
 	defer k.noting.Unlock()
 }
 
-// checkpoint is a command that says how long leases have left.
+// checkpoint is a command that records the remaining times of leases.
 func checkpoint(leases ...*storepb.LeaseCheckpoint_Lease) *storepb.Command {
 	return &storepb.Command{Op: &storepb.Command_LeaseCheckpoint{
 		LeaseCheckpoint: &storepb.LeaseCheckpoint{Leases: leases}}}
 }
 
-// LeaseInfo says how a lease stands. How much is left only the leader knows; elsewhere it is the
-// full term.
+// LeaseInfo is the state of a lease. Only the leader knows the remaining time; other members give
+// the full term.
 type LeaseInfo struct {
 	ID   int64
 	Term time.Duration
 	Left time.Duration
-	// Keys are those that end with it.
+	// Keys are the keys attached to the lease.
 	Keys [][]byte
 }
 
-// Lease describes a lease as this member knows it.
+// Lease returns the state of a lease as this member knows it.
 func (k *Keeper) Lease(id int64) (LeaseInfo, error) {
 	info := LeaseInfo{ID: id}
 	if err := k.core.Importing(); err != nil {
@@ -140,8 +140,8 @@ func (k *Keeper) Renew(ctx context.Context, id int64) (time.Duration, error) {
 	return onlyTerm(id, terms, err)
 }
 
-// RenewAll is KeepAliveAll on any member. It waits for a leader until ctx ends. What comes at a
-// member meanwhile goes to the leader together.
+// RenewAll is KeepAliveAll on any member. It waits for a leader until ctx ends. Renewals that
+// arrive at a member while a request is running share the next request.
 func (k *Keeper) RenewAll(ctx context.Context, ids []int64) (terms []time.Duration, err error) {
 	err = k.atLeader(ctx, func(l execute.Leadership) error {
 		if l.IsLeader {
@@ -154,8 +154,8 @@ func (k *Keeper) RenewAll(ctx context.Context, ids []int64) (terms []time.Durati
 	return terms, err
 }
 
-// TimeToLive is Lease on any member: the leader says what is left. It waits for a leader until ctx
-// ends.
+// TimeToLive is Lease on any member, with the leader's remaining time. It waits for a leader until
+// ctx ends.
 func (k *Keeper) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err error) {
 	err = k.atLeader(ctx, func(l execute.Leadership) error {
 		if err := k.core.Confirm(ctx); err != nil {
@@ -172,10 +172,10 @@ func (k *Keeper) TimeToLive(ctx context.Context, id int64) (info LeaseInfo, err 
 	return info, err
 }
 
-// ServeTimeToLive is the leader's side of Peers.TimeToLive: how much is left of a lease that was
-// granted, and acknowledged by any member, before the call.
+// ServeTimeToLive is the leader's side of Peers.TimeToLive: it returns the remaining time of a
+// lease. It knows all leases whose grant was acknowledged, by any member, before the call.
 func (k *Keeper) ServeTimeToLive(ctx context.Context, id int64) (time.Duration, error) {
-	// A leader that has been succeeded, and does not know it yet, cannot say.
+	// A leader that has been succeeded, and does not know it yet, must not answer.
 	index, err := k.core.ServeIndex(ctx)
 	if err != nil {
 		return 0, err

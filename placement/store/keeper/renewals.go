@@ -12,31 +12,31 @@ import (
 )
 
 var (
-	// errAnswers says that the leader has not answered what it was asked.
+	// errAnswers is the error if the leader's answer has another number of leases than the request.
 	errAnswers = errors.New("the leader has answered for another number of leases")
-	// errRenewalsWait says that too much waits for the leader.
+	// errRenewalsWait is the error if too many renewals wait for the leader.
 	errRenewalsWait = errors.New(
 		"too many renewals of leases wait for the leader, which does not answer as fast as they come")
 )
 
 const (
-	// maxRenewed is how many leases one question to the leader is about, unless one call renews more.
+	// maxRenewed bounds the leases in one request to the leader. A single call may exceed it.
 	maxRenewed = 4096
-	// maxRenewalsWaiting bounds the leases whose renewal waits at a member. A call without leases
+	// maxRenewalsWaiting bounds the leases whose renewals wait at a member. A call without leases
 	// counts as one.
 	maxRenewalsWaiting = 16 * maxRenewed
 )
 
-// renewals sends the leader all renewals that come at a member meanwhile, one question at a time. A
-// call whose context has ended is not in later questions.
+// renewals sends a member's renewals to the leader, one request at a time: renewals that arrive
+// meanwhile share the next request. A call whose context has ended is left out of later requests.
 //
-// INVARIANT: the question in which a lease is renewed is asked after the renewal began.
+// INVARIANT: the request that renews a lease is sent after the renewal began.
 type renewals struct {
 	keeper *Keeper
 	mu     struct {
 		sync.Mutex
-		// waiting are the calls that are in no question yet, as *renewal, the oldest first; weight
-		// is their sum. asking is set while a question is under way.
+		// waiting are the calls that are in no request yet, as *renewal, the oldest first; weight
+		// is the sum of their weights. asking is set while a request is running.
 		waiting list.List
 		weight  int
 		asking  bool
@@ -44,8 +44,8 @@ type renewals struct {
 	}
 }
 
-// renewal is one call. at is its place among those that wait; nil: it is in a question, which sets
-// the following fields before answered is closed.
+// renewal is one call. at is its element in waiting; nil once it is in a request, which sets the
+// following fields before answered is closed.
 type renewal struct {
 	leases   []int64
 	at       *list.Element
@@ -56,15 +56,15 @@ type renewal struct {
 
 func (r *renewal) weight() int { return max(len(r.leases), 1) }
 
-// close ends the wait of all calls. Those in the question that is under way end with it.
+// close ends the wait of all calls. Calls in the running request end with it.
 func (x *renewals) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.closed = true
 }
 
-// ask has leases renewed by the leader, and returns their terms, 0 for one that does not exist.
-// errRenewalsWait says that nothing was asked, because too many renewals wait.
+// ask lets the leader renew leases, and returns their terms, 0 for a lease that does not exist.
+// errRenewalsWait means that nothing was sent, because too many renewals wait.
 func (x *renewals) ask(
 	ctx context.Context, leases []int64,
 ) ([]time.Duration, error) {
@@ -84,7 +84,7 @@ func (x *renewals) ask(
 	}
 }
 
-// enqueue has a call wait for the next question, and sees to it that one is asked.
+// enqueue adds a call to the next request, and starts run if no request is running.
 func (x *renewals) enqueue(r *renewal) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -103,7 +103,7 @@ func (x *renewals) enqueue(r *renewal) error {
 	return nil
 }
 
-// abandon takes a call back that is in no question yet.
+// abandon removes a call that is in no request yet.
 func (x *renewals) abandon(r *renewal) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -118,7 +118,8 @@ func (x *renewals) removeLocked(r *renewal) {
 	r.at = nil
 }
 
-// next takes the calls of the next question, and their leases. Without any, asking is over.
+// next takes the calls of the next request, and their leases. Without waiting calls it clears
+// asking.
 func (x *renewals) next() (calls []*renewal, leases []int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -134,7 +135,7 @@ func (x *renewals) next() (calls []*renewal, leases []int64) {
 	return calls, leases
 }
 
-// run asks until no renewal waits.
+// run sends requests until no renewal waits.
 func (x *renewals) run() {
 	for {
 		calls, leases := x.next()

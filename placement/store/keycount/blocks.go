@@ -10,23 +10,22 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Limits are the sizes by which Blocks works. All must be above 0.
+// Limits are the bounds of Blocks. All must be above 0.
 type Limits struct {
-	// BlockKeys is about how many keys a block has at first. It doubles whenever there are more
-	// blocks than Blocks, or more bytes of their bounds than BoundBytes.
+	// BlockKeys is the approximate number of keys of a new block. It doubles whenever there are
+	// more than Blocks blocks, or their bounds have more than BoundBytes bytes.
 	BlockKeys, Blocks, BoundBytes int
-	// BoundLength bounds the length of a block's bound.
+	// BoundLength bounds the length of a block's bound, in bytes.
 	BoundLength int
 	// Vacant bounds the vacant spans that are remembered; VacantAfter is the number of consecutive
 	// deleted keys and vacant spans that a walk passes before it remembers the span.
 	Vacant, VacantAfter int
-	// Changes and ChangeBytes are how many of the newest changes are kept, and how many bytes their
-	// keys may have.
+	// Changes bounds the newest changes that are kept, and ChangeBytes the bytes of their keys.
 	Changes, ChangeBytes int
 }
 
-// DefaultLimits have at most some 7 MB held. To pass as many deleted keys as VacantAfter takes less
-// than a tenth of a millisecond.
+// DefaultLimits bound the memory to some 7 MB. A walk passes VacantAfter deleted keys in less than
+// a tenth of a millisecond.
 func DefaultLimits() *Limits {
 	return &Limits{BlockKeys: 512, Blocks: 16 << 10, BoundBytes: 4 << 20, BoundLength: 1 << 10,
 		Vacant: 256, VacantAfter: 64, Changes: 8 << 10, ChangeBytes: 1 << 20}
@@ -39,19 +38,20 @@ const growth = 4
 // Reset, which one goroutine calls at a time.
 type Blocks struct {
 	limits *Limits
-	// vacant is stored by one who holds mu.
+	// vacant is stored under mu, and loaded without.
 	vacant atomic.Pointer[Vacant]
 	mu     struct {
 		sync.Mutex
-		// blocks are in order. Of what lies between them it is not known how many keys it has.
+		// blocks are in order. The numbers of keys between them are unknown.
 		blocks []block
-		// bytes are those of the bounds, and blockKeys about how many keys a new block has.
+		// bytes is the sum of the lengths of the bounds; blockKeys is the approximate number of
+		// keys of a new block.
 		bytes, blockKeys int
 		recent           recent
 	}
 }
 
-// block is the number of keys in a span; an empty end is none.
+// block is the number of keys in a span; an empty end means no upper end.
 type block struct {
 	start, end string
 	keys       int
@@ -59,7 +59,7 @@ type block struct {
 
 func (b *block) bytes() int { return len(b.start) + len(b.end) }
 
-// New returns one that knows nothing yet, at revision 0. A nil limits means DefaultLimits.
+// New returns a Blocks without blocks, at revision 0. A nil limits means DefaultLimits.
 func New(limits *Limits) *Blocks {
 	if limits == nil {
 		limits = DefaultLimits()
@@ -69,7 +69,7 @@ func New(limits *Limits) *Blocks {
 	return b
 }
 
-// Reset forgets everything: the keys are now those of another state, of that revision.
+// Reset drops all blocks, since the state was replaced; revision is the new state's.
 func (b *Blocks) Reset(revision uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,8 +82,8 @@ func (b *Blocks) clearLocked() {
 	b.mu.blocks, b.mu.bytes, b.mu.blockKeys = nil, 0, b.limits.BlockKeys
 }
 
-// Changed notes that a key is created, or deleted, at a revision, which is the newest. It is called
-// before any Count of that revision. The key is kept, and must not be changed.
+// Changed records that a key is created, or deleted, at a revision, which is the newest. It must be
+// called before any Count at that revision. The key is kept, and must not be changed.
 func (b *Blocks) Changed(revision uint64, key []byte, created bool) {
 	by := -1
 	if created {
@@ -102,32 +102,32 @@ func (b *Blocks) Changed(revision uint64, key []byte, created bool) {
 	}
 }
 
-// Advance notes that a revision is the newest, after all of its changes.
+// Advance sets the newest revision, after all of its changes.
 func (b *Blocks) Advance(revision uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.recent.head = max(b.mu.recent.head, revision)
 }
 
-// Covers reports whether a count at that revision, which the caller can read, would come from
-// blocks.
+// Covers reports whether Count at a revision would use blocks. The caller must be able to read the
+// revision.
 func (b *Blocks) Covers(revision uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.recent.covers(revision)
 }
 
-// fromLocked is the first block that ends above a key.
+// fromLocked returns the index of the first block that ends above a key.
 func (b *Blocks) fromLocked(key string) int {
 	return sort.Search(len(b.mu.blocks), func(i int) bool { return below(key, b.mu.blocks[i].end) })
 }
 
-// Scan visits the keys of a span as they were at the revision that is counted, in order. The keys
-// are its own. It returns the first error that it meets.
+// Scan visits the keys of a span in order, as of the revision that is counted. visit must not keep
+// the keys. It returns the first error that it meets.
 type Scan func(span keys.Span, visit func(key []byte)) error
 
-// Count returns how many keys a span has at a revision. It scans what it does not know, and returns
-// the error of that scan.
+// Count returns the number of keys in a span at a revision. It scans the parts without blocks, and
+// returns the error of a scan.
 func (b *Blocks) Count(span keys.Span, revision uint64, scan Scan) (uint64, error) {
 	if span.Empty() {
 		return 0, nil
@@ -142,7 +142,7 @@ func (b *Blocks) Count(span keys.Span, revision uint64, scan Scan) (uint64, erro
 // counted counts the calls of Count, for checkInvariantCount.
 var counted invariants.Every
 
-// checkInvariantCount checks a count against the keys.
+// checkInvariantCount compares a count with a scan of the keys.
 func checkInvariantCount(span keys.Span, revision, count uint64, scan Scan) error {
 	found := uint64(0)
 	err := scan(span, func([]byte) { found++ })
@@ -171,7 +171,8 @@ func (b *Blocks) count(span keys.Span, revision uint64, scan Scan) (uint64, erro
 	}
 }
 
-// step is the next step of a count: known keys, and then a span to be scanned, unless it is done.
+// step is the next step of a count: the number of keys of whole blocks, and the span after them to
+// be scanned, unless the count is done.
 type step struct {
 	known    int
 	done     bool
@@ -181,7 +182,7 @@ type step struct {
 	blockKeys int
 }
 
-// next sums up the blocks that lie one behind the other from a key on.
+// next adds up the adjacent blocks from a key on.
 func (b *Blocks) next(at, end string, revision uint64) step {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -221,7 +222,7 @@ func (b *Blocks) next(at, end string, revision uint64) step {
 	return s
 }
 
-// scan counts a span by its keys, and makes blocks of it.
+// scan counts a span by its keys, and makes blocks of the span.
 func (b *Blocks) scan(s step, revision uint64, scan Scan) (count int, err error) {
 	one := block{start: s.from}
 	var previous []byte
@@ -246,7 +247,7 @@ func (b *Blocks) scan(s step, revision uint64, scan Scan) (count int, err error)
 	return count, err
 }
 
-// separator is the shortest key above one and not above another, which comes after it.
+// separator returns the shortest key above key and not above next, which is above key.
 func separator(key, next []byte) string {
 	n := 0
 	for n < len(key) && key[n] == next[n] {
@@ -255,8 +256,8 @@ func separator(key, next []byte) string {
 	return string(next[:n+1])
 }
 
-// add adds a block with a number of keys at a revision. rest is set if it is the rest of a span,
-// and may be small.
+// add adds a block with a number of keys at a revision. rest is set if the block is the last of a
+// scanned span, and may be small.
 func (b *Blocks) add(one block, revision uint64, rest bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -265,7 +266,7 @@ func (b *Blocks) add(one block, revision uint64, rest bool) {
 	}
 	i := b.fromLocked(one.start)
 	if i < len(b.mu.blocks) && below(b.mu.blocks[i].start, one.end) {
-		return // another count has come before
+		return // another count was first
 	}
 	one.keys += b.mu.recent.since(revision, one.start, one.end)
 	left := i > 0 && b.mu.blocks[i-1].end == one.start
@@ -281,7 +282,7 @@ func (b *Blocks) add(one block, revision uint64, rest bool) {
 		one.end, one.keys = b.mu.blocks[i].end, one.keys+b.mu.blocks[i].keys
 		b.mu.blocks[i] = one
 	case rest && one.keys < b.mu.blockKeys/2 && !(left && right):
-		return // it would be one of many small ones
+		return // avoid many small blocks
 	default:
 		b.mu.blocks = slices.Insert(b.mu.blocks, i, one)
 	}
@@ -290,7 +291,7 @@ func (b *Blocks) add(one block, revision uint64, rest bool) {
 	}
 }
 
-// joinsLocked reports whether a block and the next one have to be joined.
+// joinsLocked reports whether a block and the next block have to be joined.
 func (b *Blocks) joinsLocked(one, next block) bool {
 	return one.keys+next.keys <= b.mu.blockKeys+b.mu.blockKeys/2
 }
@@ -299,7 +300,7 @@ func (b *Blocks) tooMuchLocked() bool {
 	return len(b.mu.blocks) > b.limits.Blocks || b.mu.bytes > b.limits.BoundBytes
 }
 
-// coarsenLocked joins blocks to larger ones. If that does not help, all are forgotten.
+// coarsenLocked joins blocks into larger ones. If they still exceed the limits, it drops all.
 func (b *Blocks) coarsenLocked() {
 	b.mu.blockKeys *= 2
 	b.mu.bytes = 0

@@ -1,20 +1,20 @@
 package keycount
 
-// change is that a key was created (by 1) or deleted (by -1).
+// change is the creation (by is 1) or deletion (by is -1) of a key.
 type change struct {
 	revision uint64
 	key      []byte
 	by       int
 }
 
-// recent are the newest changes, by ascending revision: all above floor.
+// recent are the newest changes, by ascending revision, all above floor.
 type recent struct {
 	changes     []change
 	bytes       int
 	floor, head uint64
 }
 
-// add notes a change, and forgets the oldest ones if they are too many.
+// add adds a change, and drops the oldest changes above the limits.
 func (r *recent) add(c change, limits *Limits) {
 	r.changes = append(r.changes, c)
 	r.bytes += len(c.key)
@@ -29,10 +29,10 @@ func (r *recent) add(c change, limits *Limits) {
 
 func (r *recent) reset(revision uint64) { *r = recent{floor: revision, head: revision} }
 
-// covers says whether it is known what has changed since a revision.
+// covers reports whether all changes since a revision are known.
 func (r *recent) covers(at uint64) bool { return at >= r.floor && at <= r.head }
 
-// since is by how much the number of keys of a span has changed since a revision.
+// since returns the change in the number of keys of a span since a revision.
 func (r *recent) since(at uint64, start, end string) (by int) {
 	for i := len(r.changes) - 1; i >= 0 && r.changes[i].revision > at; i-- {
 		if c := &r.changes[i]; string(c.key) >= start && below(string(c.key), end) {
@@ -51,13 +51,13 @@ func (r *recent) created(at uint64, visit func(key string)) {
 	}
 }
 
-// below says whether a key comes before the end of a span; an empty end is none.
+// below reports whether a key is below the end of a span; an empty end means no upper end.
 func below(key, end string) bool { return end == "" || key < end }
 
-// within says whether a span that ends at one end goes no further than another one.
+// within reports whether a span's end is at or below another end.
 func within(end, other string) bool { return other == "" || end != "" && end <= other }
 
-// lower is the end that comes first.
+// lower returns the lower end.
 func lower(a, b string) string {
 	if within(a, b) {
 		return a

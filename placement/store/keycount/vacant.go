@@ -7,19 +7,19 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Vacant are spans without keys, in order. It is never changed. The zero value has none.
+// Vacant are spans without keys, in order. A Vacant never changes. The zero value has no spans.
 type Vacant struct{ spans []vacant }
 
-// vacant is a span that has no key at any revision from since on; an empty end is none.
+// vacant is a span without keys at all revisions from since on; an empty end means no upper end.
 type vacant struct {
 	start, end string
 	since      uint64
-	// passed is about how many deleted keys a walk would pass in the span.
+	// passed is the approximate number of deleted keys in the span.
 	passed int
 }
 
-// End reports whether a key lies in a vacant span of a revision, and where the span ends; nil:
-// nowhere.
+// End reports whether a key lies in a span that is vacant at a revision, and returns the end of the
+// span; nil if the span has no end.
 func (v Vacant) End(key []byte, revision uint64) (end []byte, vacant bool) {
 	i := v.from(string(key))
 	if i == len(v.spans) || v.spans[i].start > string(key) || v.spans[i].since > revision {
@@ -31,13 +31,13 @@ func (v Vacant) End(key []byte, revision uint64) (end []byte, vacant bool) {
 	return nil, true
 }
 
-// from is the first span that ends above a key.
+// from returns the index of the first span that ends above a key.
 func (v Vacant) from(key string) int {
 	return sort.Search(len(v.spans), func(i int) bool { return below(key, v.spans[i].end) })
 }
 
-// Vacant returns the known vacant spans. For a caller that has opened a state before, no span is
-// vacant at a revision at which that state has a key in it.
+// Vacant returns the known vacant spans. If the caller has opened a state before, no returned span
+// is vacant at a revision at which that state has a key in the span.
 func (b *Blocks) Vacant() Vacant {
 	if known := b.vacant.Load(); known != nil {
 		return *known
@@ -45,11 +45,11 @@ func (b *Blocks) Vacant() Vacant {
 	return Vacant{}
 }
 
-// VacantAfter is how many deleted keys in a row a walk passes before it says so.
+// VacantAfter is the number of consecutive deleted keys after which a walk calls FoundVacant.
 func (b *Blocks) VacantAfter() int { return b.limits.VacantAfter }
 
-// FoundVacant notes that a span has no key at a revision: a walk has passed so many deleted ones.
-// If the changes since the revision are not known, nothing is remembered.
+// FoundVacant records that a span has no key at a revision. A walk has passed `passed` deleted keys
+// in it. If the changes since the revision are unknown, the span is not remembered.
 func (b *Blocks) FoundVacant(span keys.Span, revision uint64, passed int) {
 	if span.Empty() || max(len(span.Start), len(span.End)) > b.limits.BoundLength {
 		return
@@ -68,8 +68,8 @@ func (b *Blocks) FoundVacant(span keys.Span, revision uint64, passed int) {
 	b.storeVacantLocked(all)
 }
 
-// storeVacantLocked makes spans, which are the caller's own, the ones that are known. Where there
-// are too many, those go that save least.
+// storeVacantLocked stores the vacant spans. It takes over `all`. Above the limit it drops the
+// spans with the fewest deleted keys.
 func (b *Blocks) storeVacantLocked(all Vacant) {
 	for len(all.spans) > b.limits.Vacant {
 		least := 0
@@ -83,7 +83,7 @@ func (b *Blocks) storeVacantLocked(all Vacant) {
 	b.vacant.Store(&all)
 }
 
-// createdLocked takes a key that is created out of what is vacant.
+// createdLocked removes a created key from the vacant spans.
 func (b *Blocks) createdLocked(key string) {
 	before := b.Vacant()
 	if i := before.from(key); i == len(before.spans) || before.spans[i].start > key {
@@ -92,8 +92,8 @@ func (b *Blocks) createdLocked(key string) {
 	b.storeVacantLocked(before.without(key))
 }
 
-// without is what is left of the spans when a key is created. How many deleted keys lie on either
-// side of it is not known.
+// without returns the spans that are left when a key is created. The numbers of deleted keys on
+// either side of the key are unknown.
 func (v Vacant) without(key string) Vacant {
 	i := v.from(key)
 	if i == len(v.spans) || v.spans[i].start > key {
@@ -112,7 +112,7 @@ func (v Vacant) without(key string) Vacant {
 	return Vacant{slices.Replace(slices.Clone(v.spans), i, i+1, parts...)}
 }
 
-// with is the spans with another one, which takes the place of what overlaps it.
+// with returns the spans with one more, which replaces spans that overlap it.
 func (v Vacant) with(one vacant) Vacant {
 	var next []vacant
 	for _, known := range v.spans {

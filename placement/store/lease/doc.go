@@ -1,22 +1,23 @@
-// Package lease counts leases down: it knows which exist, and on the leader, how long each has
-// left, which have to end, and of which the rest has to be noted in the log.
+// Package lease counts leases down. It knows which leases exist, and on the leader the remaining
+// time of each, which leases have to end, and which need a checkpoint: a record of the remaining
+// time in the log.
 //
 // A Lessor follows the replicated state (Replace, Changed) and reads no log itself. It proposes
-// nothing: Due returns what is due, and its owner proposes that. Only the leader counts, on its
-// monotonic clock (Activate). A new leader gives each lease its full term, or the rest in the last
-// note.
+// nothing: Due returns the due ends and checkpoints, and the Lessor's owner proposes them. Only the
+// leader counts, on its monotonic clock (Activate). A new leader gives each lease its full term, or
+// the remaining time of its last checkpoint.
 //
 //	Apply ──► Changed ──► leases ──► Due ──► revocations and notes, which the owner proposes
 //	                        ▲
 //	        Renew ──────────┘ moves a deadline, in memory alone
 //
-// INVARIANT: a lease whose end was returned by Due cannot be renewed any more, and one of which a
-// note was returned cannot be renewed until the log has taken the note back (Renew).
+// INVARIANT: a lease whose end was returned by Due cannot be renewed any more. A lease whose
+// checkpoint was returned cannot be renewed until the log has revoked the checkpoint (Renew).
 //
-// A process that was paused heard no renewals: the silence was its own and not that of the leases'
-// owners. Due then ends no lease, and gives each a full term, once until it is renewed.
+// A process that was paused could not hear renewals. Due then ends no lease, and gives each lease a
+// full term, at most once between two renewals.
 //
 // Lessor.mu is a leaf: nothing else is locked or called while it is held.
 //
-// The package imports nothing of the project but hlc and storepb.
+// Of the project, the package imports only hlc and storepb.
 package lease

@@ -2,7 +2,7 @@ package lease
 
 import "time"
 
-// due says when a lease is to be looked at.
+// due is a lease, with the time at which it has to be examined.
 type due struct {
 	at    time.Time
 	id    int64

@@ -15,59 +15,59 @@ import (
 
 const (
 	// Tick is the interval at which Due has to be called while the lessor counts; BusyTick is the
-	// pause after a call that has reported more.
+	// pause after a call whose result has More set.
 	Tick     = 250 * time.Millisecond
 	BusyTick = 25 * time.Millisecond
-	// pauseTolerance is by how much a tick may be late before the leader takes it that its process
-	// was paused, and that the silence of the leases' owners was its own.
+	// pauseTolerance is the delay of a tick above which the leader assumes that its process was
+	// paused and could not hear renewals.
 	pauseTolerance = 2 * time.Second
-	// endsAtOnce bounds how many leases are ending at a time, and endKeys how many keys they have
-	// together, unless it is one lease. So the members apply the ends of many leases bit by bit, as
-	// fast as they can, and other commands in between.
+	// endsAtOnce bounds the leases that are ending at a time, and endKeys the sum of their keys,
+	// except that a single lease may have more. So the members apply the ends of many leases in
+	// portions, with other commands in between.
 	endsAtOnce = 128
 	endKeys    = 2048
-	// MaxNotes bounds how many leases one checkpoint is of.
+	// MaxNotes bounds the leases in one checkpoint command.
 	MaxNotes = 1024
-	// noteSlack is by how much a checkpoint may be short.
+	// noteSlack is the most by which a checkpoint may understate the remaining time.
 	noteSlack = 2 * time.Second
 	// endAgain is the time after which the end of a lease is proposed again.
 	endAgain = 4 * pauseTolerance
 )
 
 var (
-	// ErrNotCounting says that this member does not lead, and counts no lease down.
+	// ErrNotCounting means that this member does not lead, and counts no lease down.
 	ErrNotCounting = errors.New("leases are not counted down by this member")
 )
 
-// Change says what a lease is now.
+// Change is the new state of a lease.
 type Change struct {
 	ID int64
-	// TTLMillis is its term; 0: it is gone. LeftMillis is the rest in its last checkpoint; 0: there
-	// is none.
+	// TTLMillis is the term; 0 if the lease is gone. LeftMillis is the remaining time in the last
+	// checkpoint; 0 without one.
 	TTLMillis, LeftMillis uint64
 	// Checkpoint is set if only LeftMillis has changed.
 	Checkpoint bool
 }
 
-// Lessor knows which leases exist, and on the leader how long each has left. It counts on the
+// Lessor knows which leases exist, and on the leader the remaining time of each. It counts on the
 // monotonic clock. Its methods may be called from any goroutine.
 type Lessor struct {
-	// now is a time that ascends like the monotonic clock; it shows no wall clock's time.
+	// now returns a time that ascends like the monotonic clock, and is unrelated to wall time.
 	now func() time.Time
-	// checkpointAfter is the part of a term after which the rest has to be noted.
+	// checkpointAfter is the part of a term after which a checkpoint is due.
 	checkpointAfter time.Duration
 	mu              struct {
 		sync.Mutex
 		leases map[int64]*countdown
-		// due has an element for each lease that counts down, by the time of the next look; a lease
-		// that was renewed meanwhile is put in again.
+		// due has an element for each lease that counts down, ordered by the time of the next look.
+		// A lease that was renewed is put in again when that time comes.
 		due dueHeap
 		// ends are the leases whose end was returned, by the time at which it is returned again;
-		// those that are gone are removed at the front. ending counts the others, and endingKeys
-		// their keys.
+		// leases that are gone are removed from the front. ending counts the leases that still
+		// exist, and endingKeys their keys.
 		ends               []due
 		ending, endingKeys int
-		// keys is how many keys each lease has, for those that have any.
+		// keys is the number of keys of each lease, for leases with keys.
 		keys map[int64]int
 		// active is set if this member leads, and has applied everything committed before its term.
 		active bool
@@ -79,22 +79,25 @@ type Lessor struct {
 type countdown struct {
 	term     time.Duration
 	deadline time.Time
-	// left is the rest in the last checkpoint; 0: there is none since the lease was granted or
-	// renewed. noted is set if a checkpoint was proposed, whether or not it is applied yet.
+	// left is the remaining time in the last checkpoint; 0 if there is none since the lease was
+	// granted or renewed. noted is set if a checkpoint was proposed, whether or not it is applied
+	// yet.
 	left  time.Duration
 	noted bool
 	// noteAt is when the next checkpoint is due.
 	noteAt time.Time
-	// ending is when its end was proposed; zero if it was not. From then on it cannot be renewed.
+	// ending is when the end was first returned by Due; zero before. From then on the lease cannot
+	// be renewed.
 	ending time.Time
-	// keys is how many keys it had then.
+	// keys is the number of its keys at that time.
 	keys int
-	// spared: since it was renewed it has got a full term because the process was paused.
+	// spared is set if the lease got a full term after a pause of the process, and was not renewed
+	// since.
 	spared bool
 }
 
 // New returns a lessor without leases, which counts on a clock once it is active. checkpointAfter
-// is the part of a lease's term after which the rest has to be noted in the log.
+// is the part of a lease's term after which a checkpoint is due.
 func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
 	l := &Lessor{now: func() time.Time { return time.Unix(0, clock()) },
 		checkpointAfter: checkpointAfter}
@@ -102,11 +105,11 @@ func New(clock hlc.Monotonic, checkpointAfter time.Duration) *Lessor {
 	return l
 }
 
-// Now is the time by which leases are counted down. It ascends like the monotonic clock, and shows
-// no wall clock's time.
+// Now is the time by which leases are counted down. It ascends like the monotonic clock, and is
+// unrelated to wall time.
 func (l *Lessor) Now() time.Time { return l.now() }
 
-// Replace replaces everything by the leases of the state, and the number of keys of each.
+// Replace replaces all leases by the leases of the state; keys is the number of keys of each.
 func (l *Lessor) Replace(leases []Change, keys map[int64]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +119,7 @@ func (l *Lessor) Replace(leases []Change, keys map[int64]int) {
 	l.changedLocked(leases, keys)
 }
 
-// Changed follows what was applied; keys is how many keys leases have got or lost.
+// Changed applies changes of the state; keys is the change in the number of keys of each lease.
 func (l *Lessor) Changed(changes []Change, keys map[int64]int) {
 	if len(changes) == 0 && len(keys) == 0 {
 		return
@@ -139,7 +142,7 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 	defer l.tidyLocked()
 	for _, c := range changes {
 		if was := l.mu.leases[c.ID]; was != nil && !was.ending.IsZero() && !c.Checkpoint {
-			l.mu.ending-- // it is gone, or another one has its id
+			l.mu.ending-- // the lease is gone, or another lease has its id
 			l.mu.endingKeys -= was.keys
 		}
 		if c.TTLMillis == 0 {
@@ -150,8 +153,8 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 		if was := l.mu.leases[c.ID]; was != nil && c.Checkpoint {
 			was.left, was.noted = left, left > 0
 			if l.mu.active && left > 0 && was.deadline.Sub(now) > left+noteSlack {
-				// It was renewed, or granted anew, before this note was applied. The right rest
-				// follows.
+				// The lease was renewed, or granted anew, before this checkpoint was applied. A
+				// correct checkpoint follows.
 				was.noteAt = now
 				heap.Push(&l.mu.due, due{now, c.ID, was})
 			}
@@ -166,7 +169,7 @@ func (l *Lessor) changedLocked(changes []Change, keys map[int64]int) {
 	}
 }
 
-// tidyLocked keeps due from consisting mostly of leases that are gone.
+// tidyLocked rebuilds due if most of its elements are leases that are gone.
 func (l *Lessor) tidyLocked() {
 	if len(l.mu.due) <= 2*len(l.mu.leases)+1024 {
 		return
@@ -177,8 +180,8 @@ func (l *Lessor) tidyLocked() {
 
 func millis(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// Activate starts counting, with a full term for every lease, or with the rest in its last
-// checkpoint; with active false it stops.
+// Activate starts counting, with a full term for every lease, or with the remaining time in its
+// last checkpoint. With active false it stops counting.
 func (l *Lessor) Activate(active bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,9 +207,9 @@ func (l *Lessor) Activate(active bool) {
 }
 
 // spareLocked is called after a pause of the process, when no renewals were heard: every lease gets
-// a full term from now on. A lease that got that before and was not renewed since gets back only
-// the time of the pause, so that a process that stops again and again does not keep the leases of
-// owners that are gone.
+// a full term from now on. A lease that got a full term in this way before, and was not renewed
+// since, gets only the time of the pause, so that a process that pauses again and again does not
+// keep the leases of dead owners.
 func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 	for _, c := range l.mu.leases {
 		if !c.ending.IsZero() {
@@ -222,10 +225,10 @@ func (l *Lessor) spareLocked(now time.Time, silence time.Duration) {
 }
 
 // Renew moves the deadlines of leases, and fills in their terms; 0 for a lease that does not exist,
-// or whose end was returned by Due. The caller makes sure afterwards that this member leads: if it
-// does not, it ends no lease, and its deadlines mean nothing. The deadlines of those in noted were
-// not moved: the log may have a note of their rest, and a later leader would use it, so the caller
-// has the log take it back, and tries again. The error is ErrNotCounting.
+// or whose end was returned by Due. The caller must verify afterwards that this member still leads;
+// otherwise its deadlines have no meaning. noted are the leases whose deadlines were not moved: the
+// log may have a checkpoint of them, which a later leader would use. The caller revokes the
+// checkpoint by the log, and tries again. The error is ErrNotCounting.
 func (l *Lessor) Renew(
 	ids []int64, terms []time.Duration,
 ) (noted []*storepb.LeaseCheckpoint_Lease, err error) {
@@ -254,20 +257,21 @@ func (l *Lessor) Renew(
 	return noted, nil
 }
 
-// Due is what has to be done about leases.
+// Due are the commands that are due for leases.
 type Due struct {
-	// Ended are the leases that ran out.
+	// Ended are the leases that have expired.
 	Ended []int64
-	// Notes are of leases whose rest is to be noted in the log.
+	// Notes are the checkpoints to be recorded in the log.
 	Notes []*storepb.LeaseCheckpoint_Lease
-	// Paused: the process was paused, nothing ends, and every lease got more time.
+	// Paused is set if the process was paused: no lease ends, and every lease got more time.
 	Paused bool
-	// More: leases have run out that were not returned, because others are ending.
+	// More is set if further leases have expired that were not returned, because others are still
+	// ending.
 	More bool
 }
 
-// Due returns what is due, and marks it as being done. A lease whose end was returned a while ago
-// and did not come is returned again.
+// Due returns the due commands, and marks them as returned. The end of a lease is returned again if
+// it was not applied within endAgain.
 func (l *Lessor) Due() (found Due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,11 +298,11 @@ func (l *Lessor) Due() (found Due) {
 		d := heap.Pop(&l.mu.due).(due)
 		c := d.lease
 		if l.mu.leases[d.id] != c {
-			continue // it is gone
+			continue // the lease is gone
 		}
 		switch {
 		case !c.ending.IsZero():
-			continue // it was due twice
+			continue // the lease was in the heap twice
 		case !now.Before(c.deadline):
 			keys := l.mu.keys[d.id]
 			if l.mu.ending > 0 && l.mu.endingKeys+keys > endKeys {
@@ -323,7 +327,7 @@ func (l *Lessor) Due() (found Due) {
 	return found
 }
 
-// checkInvariantEndingLocked checks the number of leases that are ending, and that of their keys.
+// checkInvariantEndingLocked checks ending and endingKeys.
 func (l *Lessor) checkInvariantEndingLocked() {
 	ending, keys := 0, 0
 	for _, c := range l.mu.leases {
@@ -336,7 +340,7 @@ func (l *Lessor) checkInvariantEndingLocked() {
 		l.mu.endingKeys)
 }
 
-// endAgainLocked returns the ends again that have not come.
+// endAgainLocked returns again the ends that were not applied in time.
 func (l *Lessor) endAgainLocked(now time.Time, found *Due) {
 	for len(l.mu.ends) > 0 {
 		first := l.mu.ends[0]
@@ -353,7 +357,7 @@ func (l *Lessor) endAgainLocked(now time.Time, found *Due) {
 	}
 }
 
-// Counting says whether there is anything to count down.
+// Counting reports whether any lease counts down here.
 func (l *Lessor) Counting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -364,8 +368,8 @@ func (l *Lessor) Counting() bool {
 	return false
 }
 
-// Remaining returns the term of a lease, and the rest of it, which has a meaning only on the member
-// that counts. ok is false if the lease does not exist.
+// Remaining returns the term of a lease and its remaining time, which is meaningful only on the
+// member that counts. ok is false if the lease does not exist.
 func (l *Lessor) Remaining(id int64) (term, left time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -376,22 +380,22 @@ func (l *Lessor) Remaining(id int64) (term, left time.Duration, ok bool) {
 	return c.term, max(0, c.deadline.Sub(l.now())), true
 }
 
-// Keys is how many keys a lease has.
+// Keys is the number of keys of a lease.
 func (l *Lessor) Keys(id int64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.keys[id]
 }
 
-// Count is how many leases there are.
+// Count is the number of leases.
 func (l *Lessor) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.mu.leases)
 }
 
-// IDs lists the leases that exist, by when they run out, and those that run out together by
-// ascending id. On a member that does not count, that is when they would without a renewal.
+// IDs lists the leases in the order of their expiry, and by ascending id where the expiries are
+// equal. On a member that does not count, the order is that without renewals.
 func (l *Lessor) IDs() []int64 {
 	type ending struct {
 		id int64

@@ -14,64 +14,64 @@ type Limits struct {
 	// GenerationBytes bounds the versions of one of the two generations. A version without its
 	// value counts as some 160 bytes and its key.
 	GenerationBytes int
-	// VersionBytes is how large a version may be that is kept with its value.
+	// VersionBytes bounds the size of a version that is kept with its value.
 	VersionBytes int
-	// MinKeys and MaxKeys are for how many keys the smallest and the largest filter are made. Each
-	// takes 1.25 bytes for a key.
+	// MinKeys and MaxKeys are the capacities of the smallest and the largest filter, in keys. A
+	// filter takes 1.25 bytes for each key.
 	MinKeys, MaxKeys int
 	// Misses is the number of reads of absent keys before a filter is made.
 	Misses int
 }
 
-// DefaultBytes is how much DefaultLimits have held at most.
+// DefaultBytes is the memory that DefaultLimits allow.
 const DefaultBytes = 64 << 20
 
-// DefaultLimits have at most DefaultBytes held: 40 MB for versions, which are 200,000 without their
-// values, and 20 for a filter of 16 million keys (beside the next one while that is filled).
+// DefaultLimits bound the memory to DefaultBytes: 40 MB for versions, about 200,000 without values,
+// and 20 MB for a filter of 16 million keys (and the next filter while a scan fills it).
 func DefaultLimits() *Limits { return LimitsFor(DefaultBytes) }
 
-// LimitsFor have at most so many bytes held, for versions and a filter in the same proportion
-// whatever the bytes are.
+// LimitsFor returns limits that bound the memory to so many bytes, always in the same proportion of
+// versions and filter.
 func LimitsFor(bytes int) *Limits {
 	generation := bytes / 16 * 5
 	return &Limits{GenerationBytes: generation, VersionBytes: min(64<<10, generation/8),
 		MinKeys: min(1<<16, bytes/4), MaxKeys: bytes / 4, Misses: 256}
 }
 
-// Cache has the newest versions of keys. Its methods are for one goroutine, but for Counts and
-// those of a Filling, which another may call.
+// Cache has the newest versions of keys. One goroutine calls its methods; Counts and the methods of
+// a Filling may be called by others.
 type Cache struct {
 	limits Limits
 	seed   maphash.Seed
 	// young are the versions that were used since the generations changed, old those of the
-	// generation before. Versions are found by the hash of the key; one of two keys with the same
-	// hash is kept.
+	// generation before. Versions are found by the hash of the key. Of two keys with the same hash,
+	// only the latest is kept.
 	young, old map[uint64]entry
 	youngBytes int
-	// misses counts the keys that were read and are absent, since a filter was made.
+	// misses counts the reads of absent keys since a filter was made.
 	misses int
-	// fromVersions, fromFilter and unknown count what Get has returned.
+	// fromVersions, fromFilter and unknown count the results of Get, as in Counts.
 	fromVersions, fromFilter, unknown atomic.Uint64
 
 	mu struct {
 		sync.Mutex
-		// whole is the filter with all keys; nil: there is none. filling becomes it when its scan
-		// is complete.
+		// whole is the filter with all keys; nil if there is none. filling replaces it when
+		// filling's scan is complete.
 		whole, filling *filter
-		// capacity is the number of keys for which the next filter is made. larger is set if that
-		// is due, since the last one had too many keys.
+		// capacity is the capacity of the next filter, in keys. larger is set if a new filter is
+		// due because the last had too many keys.
 		capacity int
 		larger   bool
 	}
 }
 
-// entry is a version; bare: without its value.
+// entry is a version; bare is set if it lacks its value.
 type entry struct {
 	kv   *storepb.KeyValue
 	bare bool
 }
 
-// New returns one that knows nothing. A nil limits means DefaultLimits.
+// New returns an empty Cache. A nil limits means DefaultLimits.
 func New(limits *Limits) *Cache {
 	if limits == nil {
 		limits = DefaultLimits()
@@ -86,7 +86,7 @@ func (c *Cache) clearVersions() {
 	c.young, c.old, c.youngBytes = map[uint64]entry{}, nil, 0
 }
 
-// Reset forgets everything: the keys are now those of another state.
+// Reset empties the cache, since the state was replaced.
 func (c *Cache) Reset() {
 	c.clearVersions()
 	c.misses = 0
@@ -95,9 +95,9 @@ func (c *Cache) Reset() {
 	c.mu.whole, c.mu.filling, c.mu.capacity, c.mu.larger = nil, nil, c.limits.MinKeys, false
 }
 
-// Get returns the newest version of a key; nil if there is none or it is a deletion. If known is
-// false, the caller has to read it. The version is shared, and must not be changed. It may lack its
-// value unless whole is set.
+// Get returns the newest version of a key; nil if there is none, or if it is a deletion. If known
+// is false, the caller has to read the version. The version is shared, and must not be changed. It
+// may lack its value unless whole is set.
 func (c *Cache) Get(key []byte, whole bool) (kv *storepb.KeyValue, known bool) {
 	h := c.hash(key)
 	e, ok := c.young[h]
@@ -127,15 +127,15 @@ func (c *Cache) Get(key []byte, whole bool) (kv *storepb.KeyValue, known bool) {
 	return nil, false
 }
 
-// absent says whether the filter says that no key has that hash.
+// absent reports whether the filter shows that no key has that hash.
 func (c *Cache) absent(h uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.whole != nil && !c.mu.whole.has(h)
 }
 
-// Counts is what Get has returned so far: versions that are kept, keys that the filter does not
-// have, and not known.
+// Counts are the numbers of Get's results so far: cached versions, keys absent by the filter, and
+// unknown keys.
 type Counts struct{ Versions, Filter, Unknown uint64 }
 
 // Counts may be called from any goroutine.
@@ -143,8 +143,9 @@ func (c *Cache) Counts() Counts {
 	return Counts{c.fromVersions.Load(), c.fromFilter.Load(), c.unknown.Load()}
 }
 
-// Read notes what a read of a key found that Get did not know: its newest version, or nil for none.
-// whole is set if it has its value. The version is kept, and must not be changed any more.
+// Read adds the result of a read of a key that Get did not know: its newest version, or nil for
+// none. whole is set if the version has its value. The version is kept, and must not be changed any
+// more.
 func (c *Cache) Read(key []byte, kv *storepb.KeyValue, whole bool) {
 	if kv == nil {
 		c.misses++
@@ -153,9 +154,9 @@ func (c *Cache) Read(key []byte, kv *storepb.KeyValue, whole bool) {
 	c.keep(c.hash(key), entry{kv, !whole})
 }
 
-// Wrote notes that a version was written, and is its key's newest; its own version is 0 if it is a
-// deletion. If whole is set, it is kept with its value, and must not be changed any more; otherwise
-// a copy without the value is kept, which shares the key.
+// Wrote adds a written version, which is its key's newest; kv.Version is 0 for a deletion. If whole
+// is set, the version is kept with its value, and must not be changed any more; otherwise a copy
+// without the value is kept, which shares the key.
 func (c *Cache) Wrote(kv *storepb.KeyValue, whole bool) {
 	h := c.hash(kv.Key)
 	delete(c.old, h)
@@ -184,7 +185,7 @@ func bare(kv *storepb.KeyValue) entry {
 		CreateRevision: kv.CreateRevision, Version: kv.Version, Lease: kv.Lease}}
 }
 
-// keep puts a version into the young generation, in place of the former one.
+// keep puts a version into the young generation, and replaces the key's previous version.
 func (c *Cache) keep(h uint64, e entry) {
 	if before, ok := c.young[h]; ok {
 		c.youngBytes -= size(before.kv)
@@ -204,5 +205,5 @@ func (c *Cache) keep(h uint64, e entry) {
 	c.youngBytes += n
 }
 
-// size is about how many bytes a version takes, and its place.
+// size is the approximate memory of a version with its map entry, in bytes.
 func size(kv *storepb.KeyValue) int { return len(kv.Key) + len(kv.Value) + 160 }

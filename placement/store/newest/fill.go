@@ -8,11 +8,11 @@ type Filling struct {
 	keys   int
 }
 
-// growth is the factor by which the next filter is larger when there are too many keys for one.
+// growth is the ratio of a filter's capacity to the previous one's, if that had too many keys.
 const growth = 8
 
 // Begin returns a filling if a filter is wanted, and none is being filled; otherwise nil. The scan
-// must read everything that was written before Begin; later writes may be in it or not.
+// must include all writes before Begin; it may include later writes.
 func (c *Cache) Begin() *Filling {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -20,7 +20,7 @@ func (c *Cache) Begin() *Filling {
 	case c.mu.filling != nil:
 		return nil
 	case c.mu.larger:
-		// There were too many keys for the last one.
+		// The last filter had too many keys.
 	case whole != nil && whole.added-whole.filled <= whole.capacity/2,
 		whole == nil && c.misses < c.limits.Misses:
 		return nil
@@ -30,11 +30,12 @@ func (c *Cache) Begin() *Filling {
 	return &Filling{cache: c, filter: c.mu.filling}
 }
 
-// Key says that a key exists. It is kept until Added.
+// Key adds an existing key. The filling keeps the key until Added.
 func (f *Filling) Key(key []byte) { f.hashes = append(f.hashes, f.cache.hash(key)) }
 
-// Added takes over the keys of a piece of the scan. If it returns false, the scan is useless. A
-// filter that the scan fills by half is given up for a larger one, if there is one.
+// Added adds the keys of a piece of the scan to the filter. If it returns false, the scan has to
+// end. A filter that the scan fills by half is given up for a larger one, if a larger one is
+// allowed.
 func (f *Filling) Added() bool {
 	c := f.cache
 	c.mu.Lock()

@@ -4,18 +4,18 @@ import "math/bits"
 
 const (
 	wordsOfBlock = 8 // of 64 bits: a cache line
-	// probes is how many bits a key sets. With 10 bits for each key, some 1.2 % of the keys that are
-	// absent are taken for present.
+	// probes is the number of bits that a key sets. With 10 bits for each key, some 1.2 % of absent
+	// keys look present.
 	probes     = 6
 	bitsForKey = 10
 )
 
-// filter is a set of hashes that may contain further ones by mistake, in blocks: all bits of a hash
-// are in one (Putze, Sanders, Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
+// filter is a Bloom filter of hashes, in blocks: all bits of a hash are in one (Putze, Sanders,
+// Singler: Cache-, Hash- and Space-Efficient Bloom Filters, 2007).
 type filter struct {
 	blocks [][wordsOfBlock]uint64
-	// capacity is the number of hashes for which it is made; added counts the hashes that were new
-	// when they were added, and filled how many of them there were when its scan was complete.
+	// capacity is the number of hashes for which the filter is made. added counts the hashes that
+	// were new when added; filled is the value of added when the scan was complete.
 	capacity, added, filled int
 }
 
@@ -24,7 +24,7 @@ func newFilter(capacity int) *filter {
 	return &filter{blocks: make([][wordsOfBlock]uint64, n), capacity: capacity}
 }
 
-// place is the block of a hash, and what its bits are taken from.
+// place returns the block of a hash, and the value from which its bits are derived.
 func (f *filter) place(h uint64) (*[wordsOfBlock]uint64, uint64) {
 	i, _ := bits.Mul64(h, uint64(len(f.blocks)))
 	return &f.blocks[i], h * 0x9e3779b97f4a7c15

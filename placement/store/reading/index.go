@@ -14,38 +14,38 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Group is the Raft group as reads need it.
+// Group are the methods of the Raft group that reads need.
 type Group interface {
 	// ReadIndex calls done(nil) once the local state has everything that was committed anywhere
 	// before the call.
 	ReadIndex(done func(error))
-	// Lease says whether this replica leads, at which term, and that no other can lead at this
-	// moment.
+	// Lease returns ok if this replica leads at the returned term, and no other replica can lead
+	// now.
 	Lease() (term uint64, ok bool)
 	// Committed returns the index up to which this replica knows the log to be committed, at least
-	// its applied index. A leader knows it before any other member does.
+	// its applied index. No other member knows an index as committed before the leader does.
 	Committed() uint64
 }
 
-// Peers reaches the member that leads.
+// Peers sends requests to the leading member.
 type Peers interface {
-	// Index asks the leader for an index: its Index.ServeIndex. A NotLeaderError says that the member
-	// does not lead.
+	// Index asks the leader for an index: its Index.ServeIndex. A NotLeaderError means that the
+	// member does not lead.
 	Index(ctx context.Context, leader keys.ReplicaID) (uint64, error)
 }
 
-// Leader says who leads; execute.Executor is one.
+// Leader provides the leadership; execute.Executor implements it.
 type Leader interface {
 	Leadership() (execute.Leadership, <-chan struct{})
 	AwaitLeadership(ctx context.Context, d time.Duration) error
 }
 
-// Index is a member's applied index, with the readers that wait for it. Its methods may be called
-// from any goroutine.
+// Index is a member's applied index, with the readers that wait for it to advance. Its methods may
+// be called from any goroutine.
 type Index struct {
 	name    string
 	leader  Leader
-	peers   Peers // nil: only the leader reads
+	peers   Peers // nil: only the leader serves current reads
 	applied atomic.Uint64
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -57,14 +57,14 @@ type Index struct {
 		closed bool
 		// waiting are the calls of Reach.
 		waiting []waiter
-		// next is the question that reads join; nil: there is none. asking is set while one is
-		// under way.
+		// next is the request that arriving reads join; nil if there is none. asking is set while a
+		// request is running.
 		next   *question
 		asking bool
 	}
 }
 
-// waiter waits for an entry to be applied.
+// waiter is a call that waits for an entry to be applied.
 type waiter struct {
 	index uint64
 	ready chan struct{}
@@ -76,21 +76,21 @@ type question struct {
 	err      error
 }
 
-// New returns an Index of a store with that name, which errors have. The caller stops it.
+// New returns an Index of a store; the store's name appears in errors. The caller stops the Index.
 func New(name string, leader Leader, peers Peers) *Index {
 	x := &Index{name: name, leader: leader, peers: peers}
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	return x
 }
 
-// SetGroup gives the Raft group, once, before anything is expected of it.
+// SetGroup sets the Raft group, once, before the Index is used.
 func (x *Index) SetGroup(g Group) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.mu.group = g
 }
 
-// Stop ends all calls, and waits for what runs.
+// Stop ends all calls, and waits for the goroutine.
 func (x *Index) Stop() {
 	x.mu.Lock()
 	x.mu.closed = true
@@ -104,13 +104,14 @@ func (x *Index) Stop() {
 	x.running.Wait()
 }
 
-// AppliedIndex is that of the last entry of the log that this member has applied.
+// AppliedIndex is the index of the last entry that this member has applied.
 func (x *Index) AppliedIndex() uint64 { return x.applied.Load() }
 
-// Advance says that the entries up to an index are applied and can be read. Wake follows.
+// Advance records that the entries up to an index are applied and can be read. The caller then
+// calls Wake.
 func (x *Index) Advance(index uint64) { x.applied.Store(index) }
 
-// Wake ends the calls of Reach that wait for what is applied.
+// Wake ends the calls of Reach whose entries are applied.
 func (x *Index) Wake() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -158,8 +159,8 @@ func (x *Index) Reach(ctx context.Context, index uint64) error {
 	}
 }
 
-// Confirm returns when this member has applied everything that was acknowledged anywhere before the
-// call: at once on a leader that holds its lease, after a round trip otherwise.
+// Confirm returns when this member has applied all that any member acknowledged before the call: at
+// once on a leader that holds its lease, after a round trip otherwise.
 func (x *Index) Confirm(ctx context.Context) error {
 	for {
 		index, err := x.Committed(ctx)
@@ -169,15 +170,15 @@ func (x *Index) Confirm(ctx context.Context) error {
 		case x.peers == nil || errors.Is(err, command.ErrClosed):
 			return err
 		}
-		// The leader is gone, or there is none yet.
+		// The leader is gone, or no leader is known yet.
 		if waitErr := x.leader.AwaitLeadership(ctx, execute.LookAgain); waitErr != nil {
 			return fmt.Errorf("%s cannot show that it is up to date: %w: %w", x.name, waitErr, err)
 		}
 	}
 }
 
-// Committed returns an index up to which the log was committed at some moment of the call, as far
-// as any member could have acted on it.
+// Committed returns an index up to which the log was committed during the call, at least as high as
+// any index on which a member acted before the call; 0 if this member has applied that index.
 func (x *Index) Committed(ctx context.Context) (uint64, error) {
 	x.mu.Lock()
 	handle, closed := x.mu.group, x.mu.closed
@@ -205,14 +206,14 @@ func (x *Index) Committed(ctx context.Context) (uint64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("the core cannot show that it is up to date: %w", err)
 		}
-		return 0, nil // it is applied
+		return 0, nil // already applied
 	case <-ctx.Done():
 		return 0, fmt.Errorf("the core cannot show that it is up to date: %w", ctx.Err())
 	}
 }
 
-// ServeIndex is the leader's side of Peers.Index: what a member has to have applied that answers a
-// read now.
+// ServeIndex is the leader's side of Peers.Index: it returns the index that a member must have
+// applied to serve a read now.
 func (x *Index) ServeIndex(ctx context.Context) (uint64, error) {
 	if l, _ := x.leader.Leadership(); !l.IsLeader {
 		return 0, &command.NotLeaderError{Leader: l.Leader, Term: l.Term}
@@ -224,7 +225,7 @@ func (x *Index) ServeIndex(ctx context.Context) (uint64, error) {
 	return max(index, x.applied.Load()), nil
 }
 
-// ask has the next question to the leader answer the call.
+// ask joins the next request to the leader, and returns its answer.
 func (x *Index) ask(ctx context.Context) (uint64, error) {
 	x.mu.Lock()
 	if x.mu.closed {
@@ -248,7 +249,7 @@ func (x *Index) ask(ctx context.Context) (uint64, error) {
 	}
 }
 
-// run asks until no read waits.
+// run sends requests until no read waits.
 func (x *Index) run() {
 	for {
 		x.mu.Lock()

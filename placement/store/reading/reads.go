@@ -18,7 +18,7 @@ type State interface {
 	Authority() *authority.State
 }
 
-// Config is what Reads are made of.
+// Config configures Reads.
 type Config struct {
 	*Index
 	Database *tables.Database
@@ -30,8 +30,8 @@ type Config struct {
 	LargestAnswer, LargeAnswers int
 }
 
-// Reads reads without the log: views, and transactions that write nothing. Its methods may be
-// called from any goroutine.
+// Reads reads without the log: views, and transactions without writes. Its methods may be called
+// from any goroutine.
 type Reads struct {
 	*Index
 	config   Config
@@ -47,14 +47,13 @@ func NewReads(config Config) *Reads {
 }
 
 const (
-	// MaxLargeAnswers is the default of LargeAnswers in a store. largeAnswerWait is for how long
-	// another large answer waits.
+	// MaxLargeAnswers is the default of LargeAnswers in a store. largeAnswerWait bounds the wait of
+	// another large answer.
 	MaxLargeAnswers = 4
 	largeAnswerWait = 5 * time.Second
 )
 
-// largeAnswers bounds the memory that readings without the log take: how many large answers callers
-// hold at a time.
+// largeAnswers bounds the number of large answers that callers hold at a time, and so their memory.
 type largeAnswers struct {
 	held *fairshare.Share
 	wait time.Duration
@@ -64,7 +63,7 @@ func newLargeAnswers(n int) largeAnswers {
 	return largeAnswers{fairshare.New(fairshare.Limits{Calls: int64(n)}), largeAnswerWait}
 }
 
-// take waits until another large answer may be held, for a limited time.
+// take waits, for largeAnswerWait at most, until another large answer may be held.
 func (l *largeAnswers) take(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, l.wait)
 	defer cancel()

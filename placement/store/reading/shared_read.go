@@ -9,12 +9,11 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// sharedRead is shared by reads that came at the same time, and are done one after the other: that
-// this member is up to date is shown once for all of them, and they read one state. It is for one
-// goroutine at a time.
+// sharedRead is shared by reads that arrived together, and run one after the other. They confirm
+// once that this member is up to date, and read one state. One goroutine at a time uses it.
 type sharedRead struct {
 	reads *Reads
-	// confirmed is set if the store was up to date at some moment since the reads came.
+	// confirmed is set if this member was found up to date at some moment after the reads arrived.
 	confirmed bool
 	// reader is opened by the first read. If confirmed is set, it was opened after that moment.
 	reader *tables.Reader
@@ -23,17 +22,17 @@ type sharedRead struct {
 // sharedReadKey is the key of a context's *sharedRead.
 type sharedReadKey struct{}
 
-// WithSharedRead returns a context for reads, by Read and ReadTxnAs, that had all come before this
-// call, and that are done one after the other: they share the work. The caller calls end when they
-// are done.
+// WithSharedRead returns a context for reads, by Read and ReadTxnAs, that all arrived before this
+// call, and run one after the other. The reads share their work. The caller calls end after the
+// last.
 //
-// Each of them has everything that was acknowledged before it came, as without it.
+// Each read still sees all that was acknowledged before the read arrived.
 func (x *Reads) WithSharedRead(ctx context.Context) (_ context.Context, end func()) {
 	shared := &sharedRead{reads: x}
 	return context.WithValue(ctx, sharedReadKey{}, shared), shared.close
 }
 
-// sharedReadOf is that of a context; nil if it has none, or that of another store.
+// sharedReadOf returns the sharedRead of a context; nil if it has none, or one of another store.
 func (x *Reads) sharedReadOf(ctx context.Context) *sharedRead {
 	shared, _ := ctx.Value(sharedReadKey{}).(*sharedRead)
 	if shared == nil || shared.reads != x {
@@ -42,7 +41,7 @@ func (x *Reads) sharedReadOf(ctx context.Context) *sharedRead {
 	return shared
 }
 
-// confirmShared is confirm for a read that may share it.
+// confirmShared is Confirm for a read that may share the confirmation.
 func (x *Reads) confirmShared(ctx context.Context) error {
 	shared := x.sharedReadOf(ctx)
 	if shared == nil {
@@ -51,7 +50,7 @@ func (x *Reads) confirmShared(ctx context.Context) error {
 	if shared.confirmed {
 		return nil
 	}
-	// What was read before may be older, and nothing is held while this waits.
+	// The open state may be too old, and must not be held during the wait.
 	shared.close()
 	if err := x.Confirm(ctx); err != nil {
 		return err
@@ -60,8 +59,8 @@ func (x *Reads) confirmShared(ctx context.Context) error {
 	return nil
 }
 
-// readShared is read for a read that may share its state. If users and roles have changed since
-// that was opened, f is called again with a newer one.
+// readShared runs f on the shared state. If users and roles have changed since the state was
+// opened, readShared calls f again with a newer state.
 func (x *Reads) readShared(ctx context.Context, f func(*tables.Reader) error) error {
 	shared := x.sharedReadOf(ctx)
 	if shared == nil {
@@ -78,7 +77,7 @@ func (x *Reads) readShared(ctx context.Context, f func(*tables.Reader) error) er
 	return err
 }
 
-// read runs f on the shared state, and reports whether it has opened that.
+// read runs f on the shared state, and reports whether it has opened the state.
 func (r *sharedRead) read(f func(*tables.Reader) error) (opened bool, err error) {
 	if r.reader == nil {
 		if r.reader, err = r.reads.database.Open(); err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// scanPage is how many pairs All reads at a time.
+// scanPage is the number of pairs that All reads at a time.
 const scanPage = 512
 
-// View reads the store as it was at one revision. It holds nothing and need not be closed; once the
-// revision is compacted, reading fails with a CompactedError.
+// View reads the store as of one revision. It holds no resources and need not be closed; once the
+// revision is compacted, reads fail with a CompactedError.
 type View struct {
 	reads *Reads
-	// Revision is what is read.
+	// Revision is the revision of the reads.
 	Revision uint64
 }
 
-// Read returns a view that contains everything that was acknowledged anywhere before the call. Any
-// member can give it, as long as it reaches a leader that reaches a quorum.
+// Read returns a view that includes all that any member acknowledged before the call. Any member
+// can serve it, as long as the member reaches a leader that reaches a quorum.
 func (x *Reads) Read(ctx context.Context) (*View, error) {
 	if err := x.confirmShared(ctx); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (x *Reads) Read(ctx context.Context) (*View, error) {
 	return x.Stale(), nil
 }
 
-// Stale returns a view of what this member has, which may lag behind by any time.
+// Stale returns a view of this member's state, which may lag by any time.
 func (x *Reads) Stale() *View { return &View{reads: x, Revision: x.config.State.Revision()} }
 
 // At returns a view of this member's state at a revision.
@@ -59,25 +59,23 @@ func (v *View) Range(q *storepb.Range) (*storepb.RangeResult, error) {
 	return result, err
 }
 
-// ReadTxn is ReadTxnAs for the servers themselves, whose answers do not count among the large ones
-// once it has returned.
+// ReadTxn is ReadTxnAs for servers. After it returns, its answer does not count as a large answer.
 func (x *Reads) ReadTxn(ctx context.Context, t *storepb.Txn) (*storepb.Result, error) {
 	result, release, err := x.ReadTxnAs(ctx, nil, t)
 	release()
 	return result, err
 }
 
-// ReadTxnAs does a transaction that, with all nested ones, writes nothing, without the log and on
-// one state of this member, whose revision is that of the result. If Read returned before, that
-// state has everything that was acknowledged anywhere before Read was called; otherwise it may lag
-// by any time. Keys that the client may not read are refused, by the users and roles of the same
-// state; who is nil for the servers themselves.
+// ReadTxnAs evaluates a transaction without writes, also in nested ones, without the log. It reads
+// one state of this member, whose revision is in the result. If the caller calls Read first, the
+// state has all that any member acknowledged before that call; otherwise the state may lag by any
+// time. Permissions are checked by the users and roles of the same state; who is nil for servers.
 //
-// An answer of more than LargeAnswerBytes waits, for 5 s at most, until fewer than
-// Memory.LargeAnswers others are held; ErrOverloaded means that it has waited in vain. It is held
-// until the caller calls release, once, when it needs the answer no more, and also after an error.
-// ErrTooLarge means that the answer would have more than Memory.LargestAnswer, an error of ctx that
-// it ended while the state was read; the other errors are those of Do.
+// An answer above LargeAnswerBytes waits, for 5 s at most, until callers hold fewer than
+// Memory.LargeAnswers others; then the error is ErrOverloaded. The caller holds its answer until it
+// calls release, once, also after an error. ErrTooLarge means that the answer would exceed
+// Memory.LargestAnswer; an error of ctx, that ctx ended during the read; the other errors are those
+// of Do.
 func (x *Reads) ReadTxnAs(
 	ctx context.Context, who *storepb.AuthInfo, t *storepb.Txn,
 ) (result *storepb.Result, release func(), err error) {
@@ -140,7 +138,7 @@ func (v *View) Get(key []byte) (*storepb.KeyValue, error) {
 	return result.Kvs[0], nil
 }
 
-// All goes through the keys with a prefix in order, page by page. After an error it ends.
+// All iterates over the keys with a prefix in order, page by page. It ends after an error.
 func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 	return func(yield func(*storepb.KeyValue, error) bool) {
 		key, end := command.PrefixRange(prefix)
@@ -164,7 +162,8 @@ func (v *View) All(prefix []byte) iter.Seq2[*storepb.KeyValue, error] {
 }
 
 // AuthorityOf returns the users and roles of a state; nil if authentication is not enabled in it.
-// ErrOldRevision means that the state is newer than the published users and roles, or older.
+// ErrOldRevision means that the state has another revision of users and roles than the published
+// one.
 func (x *Reads) AuthorityOf(r *tables.Reader) (*authority.State, error) {
 	record, err := r.AuthRecord()
 	if err != nil || !record.GetEnabled() {
@@ -177,7 +176,8 @@ func (x *Reads) AuthorityOf(r *tables.Reader) (*authority.State, error) {
 	return state, nil
 }
 
-// permitRead refuses a transaction that its client may not read from the state at hand.
+// permitRead refuses a transaction whose client may not make its reads, by the users and roles of
+// the reader's state.
 func (x *Reads) permitRead(r *tables.Reader, who *storepb.AuthInfo, t *storepb.Txn) error {
 	if who == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package snapshot is the stream in which a member is sent a store as a whole: Write makes it of a
-// state, and Copy writes its pairs elsewhere and refuses what is damaged or not of a store.
+// Package snapshot is the stream that carries a whole store to a member. Write makes the stream
+// from a state. Copy verifies the stream and writes its pairs.
 //
 // A snapshot is the header, blocks of pairs, and a trailer:
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/tables"
 )
 
-// pairReader reads the pairs of a snapshot, and checks that they arrive as they were sent.
+// pairReader reads the pairs of a snapshot, and verifies its checksums and counts.
 type pairReader struct {
 	r             io.Reader
 	content       []byte
@@ -38,7 +38,7 @@ func (s *pairReader) header() (index, term uint64, err error) {
 	return tables.DecodeApplied(b[5:n])
 }
 
-// next returns the next pair, whose key is without the local prefix, or io.EOF behind a sound
+// next returns the next pair, whose key is without the local prefix, or io.EOF after a valid
 // trailer. Both are valid until the next call.
 func (s *pairReader) next() (key, value []byte, err error) {
 	if len(s.content) == 0 {
@@ -76,7 +76,7 @@ func (s *pairReader) block() error {
 	if _, err := io.ReadFull(s.r, head[4:]); err != nil {
 		return fmt.Errorf("%w: it ends after %d pairs: %w", ErrDamaged, s.pairs, noEOF(err))
 	}
-	// Grown as bytes come, so that a false length costs no memory.
+	// The buffer grows as bytes arrive, so that a false length costs no memory.
 	var buffer bytes.Buffer
 	if _, err := io.CopyN(&buffer, s.r, int64(size)); err != nil {
 		return fmt.Errorf("%w: it ends after %d pairs: %w", ErrDamaged, s.pairs, noEOF(err))
@@ -104,7 +104,7 @@ func (s *pairReader) trailer() error {
 	return io.EOF
 }
 
-// noEOF keeps a premature end from looking like the end.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, so that a truncated stream does not look complete.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -112,12 +112,12 @@ func noEOF(err error) error {
 	return err
 }
 
-// Pairs is what the pairs of a snapshot are written to; engine.TableWriter is one.
+// Pairs receives the pairs of a snapshot; engine.TableWriter implements it.
 type Pairs interface{ Set(key, value []byte) error }
 
 // Copy writes the pairs of a snapshot to w, and returns the record of members among them, nil if
-// there is none. ErrDamaged says that the stream is damaged, or not one of a store with that layout
-// that has applied its log up to that entry. What was written before an error is of no use.
+// there is none. ErrDamaged means that the stream is damaged, or is not a snapshot of a store with
+// that layout and with that applied entry. After an error the written pairs must be discarded.
 func Copy(
 	ctx context.Context, r io.Reader, w Pairs, l *tables.Layout, index, term uint64,
 ) (members *storepb.Members, err error) {

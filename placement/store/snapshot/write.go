@@ -18,14 +18,14 @@ const (
 	magic       = "TMCS"
 	format      = 1
 	blockTarget = 256 << 10
-	// maxBlock bounds what a block may claim to be: one pair can be as large as a command, or a
-	// kept answer.
+	// maxBlock bounds the length that a block may claim: one pair can be as large as a command, or
+	// a kept answer.
 	maxBlock = blockTarget + 2*command.MaxBytes
 )
 
 var (
 	crcTable = crc32.MakeTable(crc32.Castagnoli)
-	// ErrDamaged says that a snapshot is damaged, or not one of the core's store.
+	// ErrDamaged means that a snapshot is damaged, or is not of the core's store.
 	ErrDamaged = errors.New("the snapshot of the core's store is damaged")
 )
 

@@ -1,13 +1,12 @@
-// Package space counts how many bytes a store has, against a quota.
+// Package space counts the bytes of a store against a quota.
 //
-// All members agree on the size: it is the bytes of the store's pairs, whatever files, memory and
-// compression make of them (Put, LeaseBytes). It falls when history is compacted, not later when
-// the disk gets the room back.
+// All members agree on the size: it is the sum of the lengths of the store's pairs (Put,
+// LeaseBytes), not their size on disk. It falls when history is compacted, before the disk space
+// becomes free.
 //
 // A Ledger has the size of the state that a member has applied. Before a command is proposed, the
-// leader reserves in it what the command can add, and so refuses the command that would cross the
-// quota. Admitted commands count with what they may add until they are applied. Then the size and
-// the reservation change in one step.
+// leader reserves the bytes that the command can add. If they would cross the quota, the command is
+// refused. When the command is applied, the size and the reservation change in one step.
 //
 //	Reserve ──► propose ──► log ──► Apply ──► Applied: the new size, and no reservation any more
 //	   │                     └─────────────► Release: the command will never be applied

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// LeaseBytes is what a lease counts.
+	// LeaseBytes is the size that a lease counts for.
 	LeaseBytes = 64
 	// versionBytes is the size of the keys of a version and of its event beside the key itself;
 	// recordBytes is the greatest size of a version's record beside the value.
 	versionBytes = 20 + 23
 	recordBytes  = 4*11 + 1
-	// There is room again when the free part of the quota is a leastHeadroom-th, or as much as was
-	// refused last; no more than a mostHeadroom-th is asked for.
+	// There is room again when the free part of the quota is at least a leastHeadroom-th of it, and
+	// at least the size refused last, but never more than a mostHeadroom-th is needed.
 	leastHeadroom, mostHeadroom = 10, 2
 )
 
@@ -23,35 +23,36 @@ func Put(key, value int) uint64 {
 	return uint64(2*key + value + versionBytes + recordBytes)
 }
 
-// Ledger has the size of a store. Its zero value is that of an empty store without a quota. It is
-// safe for concurrent use, and calls nothing while its lock is held.
+// Ledger has the size of a store. Its zero value is for an empty store without a quota. It is safe
+// for concurrent use. Its lock is a leaf.
 type Ledger struct {
 	mu sync.Mutex
-	// quota is the largest size to which commands may be let in; 0: there is none.
+	// quota is the size up to which commands are admitted; 0 without a quota.
 	quota uint64
-	// size is that of the applied state; reserved is what admitted commands may add.
+	// size is the size of the applied state; reserved is the sum of the bytes that admitted
+	// commands may add.
 	size, reserved uint64
-	// refused is the largest that was refused since the last call of Forget.
+	// refused is the largest reservation refused since the last call of Forget.
 	refused uint64
-	// freed is how many bytes were removed since the process started.
+	// freed is the number of bytes removed since the process started.
 	freed uint64
 }
 
-// SetQuota sets the quota; 0 is none.
+// SetQuota sets the quota; 0 removes it.
 func (l *Ledger) SetQuota(bytes uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.quota = bytes
 }
 
-// Quota is the quota; 0 if there is none.
+// Quota is the quota; 0 without one.
 func (l *Ledger) Quota() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.quota
 }
 
-// Reserve lets a command in that may add so many bytes, unless the quota would be crossed.
+// Reserve admits a command that may add so many bytes, unless the quota would be crossed.
 func (l *Ledger) Reserve(bytes uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +68,7 @@ func (l *Ledger) Reserve(bytes uint64) bool {
 	return true
 }
 
-// Release gives back what commands have reserved that will not be applied, or whose outcome another
+// Release returns the reservations of commands that will not be applied, or whose outcome another
 // leader decides.
 func (l *Ledger) Release(bytes uint64) {
 	l.mu.Lock()
@@ -75,8 +76,8 @@ func (l *Ledger) Release(bytes uint64) {
 	l.reserved -= min(bytes, l.reserved)
 }
 
-// Applied sets the size, after commands were applied that have reserved so many bytes and have
-// removed freed bytes.
+// Applied sets the size, after commands were applied that had reserved `reserved` bytes and removed
+// `freed` bytes.
 func (l *Ledger) Applied(size, reserved, freed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,21 +86,21 @@ func (l *Ledger) Applied(size, reserved, freed uint64) {
 	l.freed += freed
 }
 
-// Size is that of what is applied.
+// Size is the size of the applied state.
 func (l *Ledger) Size() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size
 }
 
-// Freed is how many bytes were removed since the process started.
+// Freed is the number of bytes removed since the process started.
 func (l *Ledger) Freed() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.freed
 }
 
-// Forget forgets what was refused: the alarm that it caused has ended.
+// Forget drops the record of refusals, since the alarm that they caused has ended.
 func (l *Ledger) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package spans finds which of many spans of keys hold a key: an interval tree, with a map beside
-// it for spans of one key. Each span has one entry, however many watches have it, and an entry
-// carries a value of the caller.
+// it for spans of one key. Each span has one entry, however many watches have the span, and an
+// entry carries a value of the caller.
 //
 //	e := index.Entry(span)     // finds the span's entry, or makes it
 //	e.Value = ...
@@ -9,9 +9,8 @@
 //
 // Visit costs at most the logarithm of the number of spans for each entry that it visits.
 //
-// INVARIANT: a node of the tree has a start not below those in its left subtree and not above those
-// in its right one (of equal starts, the same for the ends), a priority not above its parent's, and
-// as max the greatest end in its subtree.
+// INVARIANT: nodes are ordered by start, and nodes with equal starts by end; the priority of a node
+// is not above its parent's; max is the greatest end in the node's subtree.
 //
-// It imports nothing of the project but range/keys and range/invariants.
+// Of the project, the package imports only range/keys and range/invariants.
 package spans

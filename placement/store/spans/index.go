@@ -9,9 +9,9 @@ import (
 
 // Entry is one span of an Index.
 type Entry[V any] struct {
-	// start and end are those of a keys.Span: an empty end is none.
+	// start and end are as in keys.Span: an empty end means no upper end.
 	start, end string
-	// Value is the caller's.
+	// Value belongs to the caller.
 	Value V
 }
 
@@ -20,10 +20,10 @@ func (e *Entry[V]) Contains(key []byte) bool {
 	return string(key) >= e.start && below(key, e.end)
 }
 
-// below says whether a key is below an end.
+// below reports whether a key is below an end.
 func below(key []byte, end string) bool { return end == "" || string(key) < end }
 
-// point says whether the span is that of one key.
+// point reports whether the span holds one key only.
 func (e *Entry[V]) point() bool { return isPoint(e.start, e.end) }
 
 func isPoint(start, end string) bool {
@@ -31,7 +31,7 @@ func isPoint(start, end string) bool {
 	return len(end) == n+1 && end[n] == 0 && end[:n] == start
 }
 
-// Index is a set of spans. It is for one goroutine at a time.
+// Index is a set of spans. One goroutine at a time uses it.
 type Index[V any] struct {
 	points map[string]*Entry[V]
 	root   *node[V]
@@ -44,11 +44,11 @@ func New[V any]() *Index[V] {
 	return &Index[V]{points: map[string]*Entry[V]{}, seed: maphash.MakeSeed()}
 }
 
-// Len is how many spans there are.
+// Len is the number of spans.
 func (x *Index[V]) Len() int { return len(x.points) + x.ranges }
 
-// Entry finds the entry of a span, or makes it, with a zero value. The span must not be empty; it
-// is copied.
+// Entry returns the entry of a span. If there is none, it adds one with a zero value. The span must
+// not be empty; it is copied.
 func (x *Index[V]) Entry(span keys.Span) *Entry[V] {
 	if len(span.End) == len(span.Start)+1 && isPoint(string(span.Start), string(span.End)) {
 		if e := x.points[string(span.Start)]; e != nil {
@@ -73,7 +73,7 @@ func (x *Index[V]) Entry(span keys.Span) *Entry[V] {
 	return &added.Entry
 }
 
-// Delete removes an entry. One that was removed already must not be.
+// Delete removes an entry, which must be in the index.
 func (x *Index[V]) Delete(e *Entry[V]) {
 	if e.point() {
 		delete(x.points, e.start)
@@ -95,8 +95,8 @@ func (x *Index[V]) Visit(key []byte, visit func(*Entry[V])) {
 	x.root.visit(key, visit)
 }
 
-// priority is a function of the span that cannot be predicted from outside, so that the tree is as
-// deep as a random one whatever the spans, and whatever the order in which they come.
+// priority returns a keyed hash of the span, which clients cannot predict, so that the tree has the
+// depth of a random tree for any spans in any order.
 func (x *Index[V]) priority(start, end string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)

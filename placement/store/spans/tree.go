@@ -10,7 +10,7 @@ import (
 type node[V any] struct {
 	Entry[V]
 	left, right *node[V]
-	// max is the greatest end in the subtree; empty is the greatest of all.
+	// max is the greatest end in the subtree; an empty end is the greatest.
 	max      string
 	priority uint64
 }
@@ -39,7 +39,7 @@ func (n *node[V]) find(start, end string) *node[V] {
 	return nil
 }
 
-// update makes max what it is by the children.
+// update computes max from the node and its children.
 func (n *node[V]) update() {
 	n.max = n.end
 	for _, child := range []*node[V]{n.left, n.right} {
@@ -68,7 +68,7 @@ func (n *node[V]) insert(added *node[V]) *node[V] {
 	return n
 }
 
-// split takes a tree apart: what comes before a span that is not in it, and what comes after.
+// split divides a tree at a span that is not in it: into the spans before, and the spans after.
 func (n *node[V]) split(start, end string) (before, after *node[V]) {
 	if n == nil {
 		return nil, nil
@@ -83,7 +83,7 @@ func (n *node[V]) split(start, end string) (before, after *node[V]) {
 	return n, after
 }
 
-// remove takes a span out, and returns the root.
+// remove removes a span, and returns the root.
 func (n *node[V]) remove(start, end string) *node[V] {
 	if n == nil {
 		return nil
@@ -100,7 +100,7 @@ func (n *node[V]) remove(start, end string) *node[V] {
 	return n
 }
 
-// join makes one tree of two, of which the left one comes before the right one.
+// join joins two trees; all spans of left come before those of right.
 func join[V any](left, right *node[V]) *node[V] {
 	switch {
 	case left == nil:
@@ -118,8 +118,8 @@ func join[V any](left, right *node[V]) *node[V] {
 }
 
 func (n *node[V]) visit(key []byte, visit func(*Entry[V])) {
-	// No span of a subtree whose greatest end is at or below the key holds it, and none on the
-	// right of a start above the key.
+	// A subtree whose greatest end is at or below the key has no span with the key; nor has the
+	// right subtree of a node whose start is above the key.
 	for n != nil && below(key, n.max) {
 		n.left.visit(key, visit)
 		if string(key) < n.start {
@@ -135,7 +135,7 @@ func (n *node[V]) visit(key []byte, visit func(*Entry[V])) {
 // changed counts the changes of indexes, for checkInvariants.
 var changed invariants.Every
 
-// checkInvariants checks the whole tree of an index, now and then if it is large.
+// checkInvariants checks the whole tree of an index; a large tree only at intervals.
 func (x *Index[V]) checkInvariants() {
 	if x.ranges <= invariants.Small || changed.Due(256) {
 		n := x.root.checkInvariants()
@@ -143,7 +143,7 @@ func (x *Index[V]) checkInvariants() {
 	}
 }
 
-// checkInvariants checks a subtree, and returns how many nodes it has.
+// checkInvariants checks a subtree, and returns its number of nodes.
 func (n *node[V]) checkInvariants() (nodes int) {
 	if n == nil {
 		return 0

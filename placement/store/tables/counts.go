@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// maxCounted is how many counts are remembered, and maxCountedBytes how large the bounds of one
-	// may be.
+	// maxCounted bounds the remembered counts, and maxCountedBytes the bytes of the bounds of each.
 	maxCounted      = 64
 	maxCountedBytes = 4 << 10
 )
 
-// countedRange is how many keys a range has at a revision. That never changes, so it is valid for
-// as long as the revision can be read.
+// countedRange is the number of keys of a range at a revision. The number never changes while the
+// revision is readable.
 type countedRange struct {
 	key, end []byte
 	revision uint64
 	count    uint64
 }
 
-// RangeCounts remembers counts of the rest of lists. A list in pages asks at the same revision for
-// one range after the other with the same end, and each is answered with the count of all of it:
-// without the remembered count of the page before, each would go through the whole rest.
+// RangeCounts caches the counts of ranges for clients that list in pages. Such a client reads
+// ranges with the same end and revision, one after the other, and each answer has the count of its
+// whole range. Without the count of the page before, each page would visit all the remaining keys.
 type RangeCounts struct {
 	Mu struct {
 		sync.Mutex
-		// Ranges are in the order of their use, the last one first.
+		// Ranges are in the order of their last use, the latest first.
 		Ranges []countedRange
 	}
 }
 
-// find returns, of the ranges within a range and with the same end, the one that leaves out least.
+// find returns a counted range that lies within a range, with the same end: the one with the lowest
+// start.
 func (c *RangeCounts) find(key, end []byte, revision uint64) (found countedRange, ok bool) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -57,8 +57,8 @@ func (c *RangeCounts) find(key, end []byte, revision uint64) (found countedRange
 	return found, true
 }
 
-// note remembers a count. It replaces that of a range with the same end and revision that begins at
-// previous: the list has advanced from there. The bytes are copied.
+// note remembers a count. It replaces the count of the range with the same end and revision that
+// begins at previous, the page before. The bytes are copied.
 func (c *RangeCounts) note(r countedRange, previous []byte) {
 	if len(r.key)+len(r.end) > maxCountedBytes {
 		return
@@ -77,12 +77,12 @@ func (c *RangeCounts) note(r countedRange, previous []byte) {
 	}
 }
 
-// remembersCount says whether the count of a range is looked up, and remembered, in counts.
+// remembersCount reports whether the count of a range is looked up, and remembered, in counts.
 func (r *Reader) remembersCount(q *storepb.Range) bool {
 	return r.Counts != nil && int64(q.Revision) > 0
 }
 
-// knowsCounts says whether a range is counted with the help of blocks or counts.
+// knowsCounts reports whether a range is counted with blocks or counts.
 func (r *Reader) knowsCounts(q *storepb.Range, revision uint64) bool {
 	return q.Count && !q.CountOnly && q.Limit > 0 && (r.remembersCount(q) || r.hasBlocks(revision))
 }
@@ -91,7 +91,7 @@ func (r *Reader) hasBlocks(revision uint64) bool {
 	return r.Blocks != nil && r.Blocks.Covers(revision)
 }
 
-// countKeys counts the keys of a span, with the help of blocks if they have the revision.
+// countKeys counts the keys of a span, with blocks if they have the revision.
 func (r *Reader) countKeys(span keys.Span, revision uint64) (uint64, error) {
 	scan := func(span keys.Span, visit func(key []byte)) error {
 		return r.Walk(span, revision, func() Part { return MereKey },
@@ -111,16 +111,16 @@ func (r *Reader) countKeys(span keys.Span, revision uint64) (uint64, error) {
 	return count, err
 }
 
-// rangeCounted collects the pairs of a range as far as its limit lets, and counts all keys of it
-// with the help of blocks, or of counts if the revision is too old for these.
+// rangeCounted collects the pairs of a range up to its limit, and counts all its keys, with blocks,
+// or with counts if the revision is too old for blocks.
 func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (uint64, error) {
 	var known countedRange
 	ok := false
 	if r.remembersCount(q) && !r.hasBlocks(revision) {
 		known, ok = r.Counts.find(q.Key, q.RangeEnd, revision)
 	}
-	// seen counts the keys that were gone through up to last, and before those of them that known
-	// does not count.
+	// seen counts the visited keys up to last; before counts those among them that known does not
+	// include.
 	var seen, before uint64
 	var last []byte
 	err := r.Walk(command.Span(q.Key, q.RangeEnd), revision, s.need,
@@ -140,7 +140,7 @@ func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (
 	case err != nil:
 		return 0, err
 	case last == nil:
-		return seen, nil // that is all of it
+		return seen, nil // the whole range
 	}
 	count := before
 	if !ok || before == seen {
@@ -159,7 +159,7 @@ func (r *Reader) rangeCounted(q *storepb.Range, revision uint64, s *selection) (
 		count += known.count
 	}
 	if r.remembersCount(q) && s.order() == nil && !s.filters() {
-		// The list continues after the end of this page.
+		// The client's next page begins after the end of this page.
 		next := s.pairs[len(s.pairs)-1].Key
 		r.Counts.note(countedRange{append(bytes.Clone(next), 0), q.RangeEnd, revision,
 			count - uint64(len(s.pairs))}, q.Key)

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/engine"
 )
 
-// Database opens readers of a store's state, and knows when the last of them is closed. It may be
-// used by any goroutine.
+// Database opens readers of a store's state, and waits for them before the state is closed. Any
+// goroutine may use it.
 type Database struct {
 	*Layout
 	name   string
@@ -21,12 +21,12 @@ type Database struct {
 	mu     struct {
 		sync.Mutex
 		closed bool
-		// readers counts what keeps the state open.
+		// readers counts the pins and readers that keep the state open.
 		readers sync.WaitGroup
 	}
 }
 
-// NewDatabase returns the Database of a store with that name. Its readers pass over the spans that
+// NewDatabase returns the Database of a store with that name. Its readers skip the spans that
 // vacant knows to have no keys.
 func NewDatabase(
 	name string, state *engine.State, layout *Layout, vacant *keycount.Blocks, logger *slog.Logger,
@@ -34,7 +34,7 @@ func NewDatabase(
 	return &Database{Layout: layout, name: name, state: state, vacant: vacant, logger: logger}
 }
 
-// Pin keeps the state open until Unpin; false: the Database is closed.
+// Pin keeps the state open until Unpin. It returns false if the Database is stopped.
 func (d *Database) Pin() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,8 +47,8 @@ func (d *Database) Pin() bool {
 // Unpin ends a Pin.
 func (d *Database) Unpin() { d.mu.readers.Done() }
 
-// Stop has Pin and Open refuse from now on; false: that was so before. Wait waits until the state
-// may be closed.
+// Stop makes Pin and Open fail from now on. It returns false if it was called before. Wait waits
+// until the state may be closed.
 func (d *Database) Stop() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,10 +57,11 @@ func (d *Database) Stop() bool {
 	return stopped
 }
 
-// Wait: see Stop.
+// Wait is explained at Stop.
 func (d *Database) Wait() { d.mu.readers.Wait() }
 
-// Open starts reading the newest state, until Done. ErrClosed says that the Database is closed.
+// Open opens a reader of the newest state, to be closed with Done. It returns ErrClosed if the
+// Database is stopped.
 func (d *Database) Open() (*Reader, error) {
 	if !d.Pin() {
 		return nil, command.ErrClosed
@@ -92,10 +93,10 @@ func (d *Database) ReadState(f func(*Reader) error) error {
 	return f(r)
 }
 
-// ReadWhole is ReadState, and refuses a state that is a part of what is being imported.
+// ReadWhole is ReadState, but refuses the state while an import is running.
 func (d *Database) ReadWhole(f func(*Reader) error) error { return d.ReadState(Whole(f)) }
 
-// Whole makes f refuse while an import is under way: a part of an import is no state.
+// Whole makes f refuse while an import is running, since the state is incomplete then.
 func Whole(f func(*Reader) error) func(*Reader) error {
 	return func(r *Reader) error {
 		if Importing(r.Meta) {

@@ -12,14 +12,14 @@ import (
 )
 
 // Events visits the changes from a position on, in order, each with its number within its revision,
-// until visit says false. versions reads the same state.
+// until visit returns false. versions reads the same state.
 func (r *Reader) Events(
 	from watch.Position, visit func(kv *storepb.KeyValue, n uint32, versions *Reader) (bool, error),
 ) error {
 	if from.Revision < r.Meta.Compacted {
 		return &command.CompactedError{Revision: r.Meta.Compacted}
 	}
-	// The versions are read with an iterator of their own, of the same state.
+	// Versions are read with a second iterator of the same state.
 	it, err := r.Iterator.Clone(pebble.CloneOptions{})
 	if err != nil {
 		return fmt.Errorf("read the core's events: %w", err)
@@ -51,9 +51,9 @@ func (r *Reader) Events(
 	return r.Iterator.Error()
 }
 
-// Changes visits the events from a position on, in order, each with its position, until visit says
-// false. What a key was below the revision of the latest compaction is not said, whether or not
-// this member has removed it already.
+// Changes visits the events from a position on, in order, each with its position, until visit
+// returns false. Previous values below the revision of the latest compaction are left out, whether
+// or not this member has removed them yet.
 func (r *Reader) Changes(
 	from watch.Position, previous bool, visit func(*watch.Event, watch.Position) bool,
 ) error {

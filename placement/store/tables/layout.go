@@ -14,14 +14,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// The tables, each a letter after the local prefix of the store's partition. 'a' is not among them:
-// the local key "applied" is the applied index.
+// The tables, each a letter after the local prefix of the store's partition. The letter 'a' is not
+// used: the applied index has the local key "applied".
 const (
 	TableEvent    = 'e' // revision, number within it -> the key that was written or deleted
 	TableVersion  = 'k' // key, versioned by revision -> VersionRecord
 	TableLease    = 'l' // lease -> LeaseRecord
 	TableAttached = 'L' // lease, key -> nothing
-	tableMembers  = 'c' // -> Members; absent while they are those of the founding
+	tableMembers  = 'c' // -> Members; absent while the founding members are in force
 	tableMeta     = 'm' // -> MetaRecord
 	TableSession  = 's' // session -> SessionRecord
 	tableAnswer   = 'S' // session, sequence -> Result
@@ -33,14 +33,15 @@ const (
 
 const (
 	LocalPrefixLength = 9
-	// An engine key ends with the length of its version suffix, this byte included; 0 for none.
+	// An engine key ends with the length of its version suffix, this byte included; 0 for no
+	// suffix.
 	noVersion       = 0
 	versionSuffix   = 9
 	AppliedLength   = 16
 	InitialRevision = 1
 )
 
-// Layout makes the engine keys of one store: they begin with the local prefix of its partition.
+// Layout makes the engine keys of one store. They begin with the local prefix of its partition.
 type Layout struct {
 	Span                   keys.Span
 	Applied, Meta, Members []byte
@@ -55,7 +56,7 @@ func NewLayout(partition keys.PartitionID) *Layout {
 	return l
 }
 
-// Prefix is what all keys of the store begin with.
+// Prefix is the common prefix of all engine keys of the store.
 func (l *Layout) Prefix() []byte { return l.Applied[:LocalPrefixLength:LocalPrefixLength] }
 
 // Table is an unversioned engine key.
@@ -83,7 +84,7 @@ func (l *Layout) Version(key []byte, revision uint64) []byte {
 	return append(binary.BigEndian.AppendUint64(l.Table(TableVersion, key), revision), versionSuffix)
 }
 
-// DecodeVersionKey is the reverse of layout.version. The key aliases the argument.
+// DecodeVersionKey is the reverse of Layout.Version. The key aliases the argument.
 func DecodeVersionKey(stateKey []byte) (key []byte, revision uint64, err error) {
 	const head = LocalPrefixLength + 1
 	n := len(stateKey)
@@ -110,7 +111,7 @@ func DecodeEventKey(stateKey []byte) (revision uint64, n uint32, err error) {
 	return binary.BigEndian.Uint64(stateKey[head:]), binary.BigEndian.Uint32(stateKey[head+8:]), nil
 }
 
-// decodeNameKey reads the name that the key of a user or a role consists of.
+// decodeNameKey reads the name from the key of a user or a role.
 func decodeNameKey(stateKey []byte) (string, error) {
 	const head = LocalPrefixLength + 1
 	if len(stateKey) < head+2 {
@@ -119,8 +120,7 @@ func decodeNameKey(stateKey []byte) (string, error) {
 	return string(stateKey[head : len(stateKey)-1]), nil
 }
 
-// decodeNumberKey reads the number that the key of a lease or a session consists of, and what
-// follows it.
+// decodeNumberKey reads the number from the key of a lease or a session, and returns the rest.
 func decodeNumberKey(stateKey []byte) (n uint64, rest []byte, err error) {
 	const head = LocalPrefixLength + 1
 	if len(stateKey) < head+9 {
@@ -170,8 +170,8 @@ func (l *Layout) AuthKey(table authority.Table, name string) []byte {
 	return l.auth
 }
 
-// FirstEvent returns the key at which the events begin: the revision of the latest compaction, or
-// what it has left to be removed.
+// FirstEvent returns the key at which the events begin: that of the latest compaction's revision,
+// or of the first event that the compaction has yet to remove.
 func (l *Layout) FirstEvent(meta *storepb.MetaRecord) []byte {
 	revision := meta.Compacted
 	if rest := meta.CompactionRest; rest != nil {
@@ -180,7 +180,8 @@ func (l *Layout) FirstEvent(meta *storepb.MetaRecord) []byte {
 	return l.Event(revision, 0)
 }
 
-// CheckPair checks that a pair of a snapshot belongs to a table, and that it comes after the last.
+// CheckPair checks that a pair of a snapshot belongs to a table, and that its key is above the
+// last.
 func (l *Layout) CheckPair(key, value, last []byte) (err error) {
 	if len(key) < LocalPrefixLength+2 {
 		return errors.New("a key is too short")

@@ -11,27 +11,28 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// MaxAnswerBytes is the default of Memory.LargestAnswer: how large the keys and values may be that
-// one reading without the log answers with.
+// MaxAnswerBytes is the default of Memory.LargestAnswer: the bound of the keys and values in one
+// answer of a read without the log, in bytes.
 const MaxAnswerBytes = 64 << 20
 
-// LargeAnswerBytes is from how many bytes of keys and values on an answer is large.
+// LargeAnswerBytes is the number of bytes of keys and values from which on an answer is large.
 const LargeAnswerBytes = 4 << 20
 
-// pairOverhead is about what a pair takes in memory besides its key and its value.
+// pairOverhead estimates the memory of a pair beside its key and value, in bytes.
 const pairOverhead = 96
 
-// trimAbove is from how many superfluous pairs on an ordered range drops them.
+// trimAbove is the number of superfluous pairs from which on an ordered range drops them.
 const trimAbove = 1024
 
-// allowance is how many bytes the ranges of one read may still answer.
+// allowance is the number of bytes that the ranges of one read may still return.
 type allowance struct {
 	bytes, of int
-	// Large, if set, is called once, when the answer becomes large; after an error it is not read.
+	// Large, if set, is called once, when the answer becomes large. An error of Large ends the
+	// read.
 	Large func() error
 }
 
-// Unbounded is for commands that were weighed when they were proposed.
+// Unbounded is for commands, whose size was checked when they were proposed.
 var Unbounded *allowance
 
 func NewAllowance(bytes int) *allowance { return &allowance{bytes: bytes, of: bytes} }
@@ -52,7 +53,7 @@ func (a *allowance) take(kv *storepb.KeyValue) error {
 	return nil
 }
 
-// giveBack returns the allowance of pairs that the answer does not have after all.
+// giveBack returns the bytes of dropped pairs to the allowance.
 func (a *allowance) giveBack(dropped []*storepb.KeyValue) {
 	if a == nil {
 		return
@@ -64,11 +65,11 @@ func (a *allowance) giveBack(dropped []*storepb.KeyValue) {
 
 func pairBytes(kv *storepb.KeyValue) int { return len(kv.Key) + len(kv.Value) + pairOverhead }
 
-// selection collects the pairs with which a range answers.
+// selection collects the pairs of a range's answer.
 type selection struct {
 	q *storepb.Range
-	// Limit bounds the pairs of the answer; Keep bounds those that are kept until they are ordered:
-	// all, if the order is not that of the keys.
+	// Limit bounds the pairs of the answer. Keep bounds the pairs that are collected before they
+	// are ordered: all pairs, unless the order is that of the keys.
 	Limit, Keep uint64
 	allowed     *allowance
 	pairs       []*storepb.KeyValue
@@ -82,14 +83,14 @@ func NewSelection(q *storepb.Range, allowed *allowance) *selection {
 	}
 	switch s.Keep = s.Limit; {
 	case q.SortTarget != storepb.Range_KEY && q.SortOrder == storepb.Range_NONE && !s.filters():
-		s.Keep = s.Limit + 1 // as etcd: of the first pairs and one more, the lowest
+		s.Keep = s.Limit + 1 // as etcd: the lowest of the first Limit + 1 pairs
 	case s.order() != nil:
 		s.Keep = math.MaxUint64
 	}
 	return s
 }
 
-// filters says whether pairs are left out for their revisions.
+// filters reports whether pairs are left out because of their revisions.
 func (s *selection) filters() bool {
 	return s.q.MinModRevision != 0 || s.q.MaxModRevision != 0 || s.q.MinCreateRevision != 0 ||
 		s.q.MaxCreateRevision != 0
@@ -103,7 +104,7 @@ func (s *selection) Wants(kv *storepb.KeyValue) bool {
 		within(kv.CreateRevision, s.q.MinCreateRevision, s.q.MaxCreateRevision)
 }
 
-// need is how much is needed of the next pair.
+// need returns the part that is needed of the next pair.
 func (s *selection) need() Part {
 	switch {
 	case s.q.CountOnly || s.full() && s.more:
@@ -114,10 +115,10 @@ func (s *selection) need() Part {
 	return WholePair
 }
 
-// full reports that no later pair can be in the answer.
+// full reports whether the answer is complete, so that no later pair can be in it.
 func (s *selection) full() bool { return uint64(len(s.pairs)) >= s.Keep }
 
-// add takes a pair of the range, in the order of the keys.
+// add adds a pair of the range. Pairs come in the order of the keys.
 func (s *selection) add(kv *storepb.KeyValue) error {
 	if s.q.CountOnly || s.full() && s.more || !s.Wants(kv) {
 		return nil
@@ -136,7 +137,7 @@ func (s *selection) add(kv *storepb.KeyValue) error {
 	return nil
 }
 
-// cut orders what was added so far, and drops what the limit leaves out.
+// cut orders the collected pairs, and drops the pairs above the limit.
 func (s *selection) cut() {
 	if compare := s.order(); compare != nil {
 		slices.SortStableFunc(s.pairs, compare)
@@ -149,7 +150,7 @@ func (s *selection) cut() {
 	}
 }
 
-// order compares pairs as the answer has them; nil if that is the order of the keys.
+// order returns the comparison for the answer's order; nil for the order of the keys.
 func (s *selection) order() func(a, b *storepb.KeyValue) int {
 	var compare func(a, b *storepb.KeyValue) int
 	switch s.q.SortTarget {
@@ -175,7 +176,7 @@ func (s *selection) order() func(a, b *storepb.KeyValue) int {
 	return func(a, b *storepb.KeyValue) int { return compare(b, a) }
 }
 
-// finish is the answer's pairs.
+// finish returns the answer's pairs.
 func (s *selection) finish() []*storepb.KeyValue {
 	s.cut()
 	if s.q.KeysOnly {
@@ -223,7 +224,7 @@ func (r *Reader) RangeAt(
 	return result, nil
 }
 
-// keyAt is rangeAt for one key, which needs no order and no limit.
+// keyAt is RangeAt for one key, which needs no order and no limit.
 func (r *Reader) keyAt(
 	q *storepb.Range, revision uint64, allowed *allowance,
 ) (*storepb.RangeResult, error) {

@@ -18,29 +18,29 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Source is what can be read: the state database, or a batch on top of it.
+// Source is a readable state: the state database, or a batch on top of it.
 type Source interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 }
 
 // Reader reads one consistent state of the store: its iterator sees neither later batches nor a
-// snapshot that is installed meanwhile, and the meta record is read through the same iterator. It
-// is for one goroutine, and keeps memtables and files: close it soon.
+// snapshot that is installed meanwhile, and the meta record is read through the same iterator. One
+// goroutine uses it. It keeps memtables and files from being freed, so the caller closes it soon.
 type Reader struct {
 	*Layout
 	Iterator *pebble.Iterator
 	Meta     *storepb.MetaRecord
-	// Interrupted, if set, says now and then why a long reading is to end.
+	// Interrupted, if set, is called at intervals during a long read. Its error ends the read.
 	Interrupted func() error
-	// Counts, if set, remembers how many keys ranges have.
+	// Counts, if set, caches the counts of ranges.
 	Counts *RangeCounts
-	// Blocks, if set, counts keys at the newest revisions without going through them.
+	// Blocks, if set, counts keys at the newest revisions without a visit to each.
 	Blocks *keycount.Blocks
-	// Vacant, if set, remembers spans without keys, which walks pass over.
+	// Vacant, if set, remembers spans without keys, which walks skip.
 	Vacant *keycount.Blocks
-	// Newest, if set, remembers the newest versions: the reader is that of Apply.
+	// Newest, if set, is the cache of the newest versions. Only Apply's reader has it.
 	Newest *newest.Cache
-	// Passed is how many keys walks have come to.
+	// Passed counts the keys that walks have visited.
 	Passed uint64
 }
 
@@ -66,7 +66,7 @@ func NewReader(l *Layout, s Source) (*Reader, error) {
 	return r, nil
 }
 
-// NewReaderWith is newReader for a caller that knows the meta record.
+// NewReaderWith is NewReader for a caller that has the meta record.
 func NewReaderWith(l *Layout, s Source, meta *storepb.MetaRecord) (*Reader, error) {
 	it, err := s.NewIter(&pebble.IterOptions{LowerBound: l.Span.Start, UpperBound: l.Span.End})
 	if err != nil {
@@ -77,17 +77,17 @@ func NewReaderWith(l *Layout, s Source, meta *storepb.MetaRecord) (*Reader, erro
 
 func (r *Reader) Close() error { return r.Iterator.Close() }
 
-// Refresh makes the reader of a batch see what was written to the batch since.
+// Refresh makes the reader of a batch see later writes to the batch.
 func (r *Reader) Refresh() {
 	r.Iterator.SetOptions(&pebble.IterOptions{LowerBound: r.Span.Start, UpperBound: r.Span.End})
 }
 
-// Seek moves to the first engine key at or after start, and says whether it comes before end.
+// Seek moves to the first engine key at or after start, and reports whether it is before end.
 func (r *Reader) Seek(start, end []byte) bool {
 	return r.Iterator.SeekGE(start) && bytes.Compare(r.Iterator.Key(), end) < 0
 }
 
-// Next moves to the next engine key, and says whether it comes before end.
+// Next moves to the next engine key, and reports whether it is before end.
 func (r *Reader) Next(end []byte) bool {
 	return r.Iterator.Next() && bytes.Compare(r.Iterator.Key(), end) < 0
 }
@@ -101,8 +101,8 @@ func (r *Reader) Get(key []byte) (value []byte, ok bool, err error) {
 	return value, err == nil, err
 }
 
-// Applied is the index and the term of the last entry of the state that is read; 0 if there was
-// none.
+// Applied is the index and the term of the last applied entry of the state; 0 if no entry is
+// applied.
 func (r *Reader) Applied() (index, term uint64, err error) {
 	value, ok, err := r.Get(r.Layout.Applied)
 	if err != nil || !ok {
@@ -111,8 +111,8 @@ func (r *Reader) Applied() (index, term uint64, err error) {
 	return DecodeApplied(value)
 }
 
-// At returns the newest version of a key at or below a revision; nil if there is none or it is a
-// deletion.
+// At returns the newest version of a key at or below a revision; nil if there is none, or if it is
+// a deletion.
 func (r *Reader) At(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	kv, err := r.Version(key, revision)
 	if err != nil || kv == nil || kv.Version == 0 {
@@ -121,7 +121,7 @@ func (r *Reader) At(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	return kv, nil
 }
 
-// atParts is At for the part of the pair that is needed.
+// atParts is At for the needed part of the pair.
 func (r *Reader) atParts(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
 	if need == WholePair {
 		return r.At(key, revision)
@@ -131,7 +131,7 @@ func (r *Reader) atParts(key []byte, revision uint64, need Part) (*storepb.KeyVa
 	}
 	found, at, err := DecodeVersionKey(r.Iterator.Key())
 	if err != nil || !bytes.Equal(found, key) {
-		return nil, nil // as in version
+		return nil, nil // as in Version
 	}
 	return r.DecodeParts(found, at, need)
 }
@@ -143,13 +143,13 @@ func (r *Reader) Version(key []byte, revision uint64) (*storepb.KeyValue, error)
 	}
 	found, at, err := DecodeVersionKey(r.Iterator.Key())
 	if err != nil || !bytes.Equal(found, key) {
-		// Not a version at all: the next table begins here.
+		// The iterator stands on the next table.
 		return nil, nil
 	}
 	return r.decode(found, at)
 }
 
-// decode reads the version on which the iterator stands. The key is copied.
+// decode decodes the version on which the iterator stands. The key is copied.
 func (r *Reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) {
 	kv, err := r.DecodeParts(key, revision, WholePair)
 	if kv == nil && err == nil {
@@ -158,11 +158,11 @@ func (r *Reader) decode(key []byte, revision uint64) (*storepb.KeyValue, error) 
 	return kv, err
 }
 
-// Part is how much of a pair is needed.
+// Part is the part of a pair that a read needs.
 type Part int
 
 const (
-	// MereKey is for counting keys: the pair that is returned is shared, and has only a version.
+	// MereKey is for counts of keys: the returned pair is shared, and has only a version.
 	MereKey Part = iota
 	// WithoutValue is the pair without its value, which may be large.
 	WithoutValue
@@ -171,7 +171,7 @@ const (
 
 var counted = &storepb.KeyValue{Version: 1}
 
-// DecodeParts is decode for what is needed of a pair; nil if it is a deletion.
+// DecodeParts is decode for the needed part of a pair; nil for a deletion.
 func (r *Reader) DecodeParts(
 	key []byte, revision uint64, need Part,
 ) (*storepb.KeyValue, error) {
@@ -198,7 +198,7 @@ func (r *Reader) DecodeParts(
 		Lease: record.Lease}, nil
 }
 
-// decodeHead decodes all of a VersionRecord but the value.
+// decodeHead decodes a VersionRecord without its value.
 func decodeHead(data []byte, record *storepb.VersionRecord) error {
 	for len(data) > 0 {
 		field, kind, n := protowire.ConsumeTag(data)
@@ -232,7 +232,8 @@ func decodeHead(data []byte, record *storepb.VersionRecord) error {
 	return nil
 }
 
-// CheckRevision resolves the revision of a read. 0 is the newest.
+// CheckRevision returns the revision of a read, with 0 replaced by the newest, or an error if it
+// cannot be read.
 func (r *Reader) CheckRevision(revision uint64) (uint64, error) {
 	switch {
 	case revision == 0:
@@ -246,11 +247,11 @@ func (r *Reader) CheckRevision(revision uint64) (uint64, error) {
 	return revision, nil
 }
 
-// deletionBytes is more than the size of a deletion's record: a larger record is a value, and need
-// not be read to find that out.
+// deletionBytes exceeds the size of a deletion's record. A larger record has a value, and need not
+// be read to tell.
 const deletionBytes = 16
 
-// AtDeletion says whether the version on which the iterator stands is a deletion.
+// AtDeletion reports whether the version on which the iterator stands is a deletion.
 func (r *Reader) AtDeletion() (bool, error) {
 	value := r.Iterator.LazyValue()
 	if value.Len() >= deletionBytes {
@@ -260,11 +261,11 @@ func (r *Reader) AtDeletion() (bool, error) {
 	return kv == nil && err == nil, err
 }
 
-// remembered counts the versions that are not read, for a check of some of them.
+// remembered counts the versions found in the cache, some of which are checked.
 var remembered invariants.Every
 
-// NewestAt is At for a revision at or above all that are visible: it does not read what Apply
-// remembers. The key-value is shared, and must not be changed. It may lack its value unless need is
+// NewestAt is At for a revision at or above all visible revisions. It uses the cache of newest
+// versions. The key-value is shared, and must not be changed. It may lack its value unless need is
 // WholePair.
 func (r *Reader) NewestAt(key []byte, revision uint64, need Part) (*storepb.KeyValue, error) {
 	if r.Newest == nil {
@@ -290,11 +291,12 @@ func (r *Reader) NewestAt(key []byte, revision uint64, need Part) (*storepb.KeyV
 	return kv, err
 }
 
-// CopyMeta is a copy whose fields can be set. What these point to is shared, and never changed.
+// CopyMeta returns a copy whose fields may be set. Messages in the fields are shared, and must not
+// be changed.
 func CopyMeta(m *storepb.MetaRecord) *storepb.MetaRecord {
 	return &storepb.MetaRecord{Revision: m.Revision, Compacted: m.Compacted, Import: m.Import,
 		CompactionRest: m.CompactionRest, Bytes: m.Bytes}
 }
 
-// Importing says whether an import is under way.
+// Importing reports whether an import is running.
 func Importing(meta *storepb.MetaRecord) bool { return imports.UnderWay(meta.Import) }

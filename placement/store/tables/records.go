@@ -15,7 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// Members reads the record; nil if there is none.
+// Members reads the record of members; nil if there is none.
 func (r *Reader) Members() (*storepb.Members, error) {
 	value, ok, err := r.Get(r.Layout.Members)
 	if err != nil || !ok {
@@ -24,8 +24,8 @@ func (r *Reader) Members() (*storepb.Members, error) {
 	return command.DecodeMembers(value)
 }
 
-// Each visits a table whose keys begin with a number, in order, until an error, which it returns.
-// key is what follows the number; key and value are valid during the visit.
+// Each visits a table whose keys begin with a number, in order. It stops at an error of visit and
+// returns it. key is the part after the number; key and value are valid during the visit.
 func (r *Reader) Each(table byte, visit func(n uint64, key, value []byte) error) error {
 	return r.each(r.Table(table), r.End(table), visit)
 }
@@ -88,7 +88,8 @@ func (r *Reader) Leases() ([]lease.Change, error) {
 	return leases, err
 }
 
-// ReadableLeases are the leases that have keys, and none that may refuses with ErrPermissionDenied.
+// ReadableLeases returns the leases that have keys, without the leases for one of whose keys may
+// returns ErrPermissionDenied.
 func (r *Reader) ReadableLeases(
 	ctx context.Context, may func(key []byte) error,
 ) (map[int64]bool, error) {
@@ -112,7 +113,7 @@ func (r *Reader) ReadableLeases(
 	return readable, err
 }
 
-// AuthRecord reads the record of the state; nil if there is none.
+// AuthRecord reads the record of authentication; nil if there is none.
 func (r *Reader) AuthRecord() (*storepb.AuthRecord, error) {
 	value, ok, err := r.Get(r.Layout.auth)
 	if err != nil || !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 )
 
-// SumBytes is what the meta record says of the bytes of versions and events, by going through them.
+// SumBytes computes MetaRecord.bytes from all versions and events.
 func (r *Reader) SumBytes() (sum uint64, err error) {
 	for _, table := range []byte{TableVersion, TableEvent} {
 		end := r.End(table)
@@ -22,7 +22,7 @@ func (r *Reader) SumBytes() (sum uint64, err error) {
 	return sum, r.Iterator.Error()
 }
 
-// PairBytes is the size of the pair on which the iterator stands. It fetches no value.
+// PairBytes is the size of the pair on which the iterator stands. It does not read the value.
 func (r *Reader) PairBytes() uint64 {
 	value := r.Iterator.LazyValue()
 	return uint64(len(r.Iterator.Key()) + value.Len())
@@ -30,11 +30,11 @@ func (r *Reader) PairBytes() uint64 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// SumOfNothing is the sum of a store without anything that counts: that of the name of etcd's table
-// of keys, with which etcd's sums begin. A sum of 0 would look like an answer without one.
+// SumOfNothing is the sum of an empty store: as in etcd, the checksum of the name of the table of
+// keys. 0 would look like a missing sum.
 var SumOfNothing = crc32.Checksum([]byte("key"), castagnoli)
 
-// SumVersions is over what the versions mean, and not over how they are encoded.
+// SumVersions is a checksum of the contents of the versions, independent of their encoding.
 func (r *Reader) SumVersions(ctx context.Context, upTo uint64) (sum uint32, err error) {
 	var head, last []byte
 	end, passed, summed := r.End(TableVersion), 0, false
@@ -50,7 +50,7 @@ func (r *Reader) SumVersions(ctx context.Context, upTo uint64) (sum uint32, err 
 		}
 		if revision <= r.Meta.Compacted {
 			if last != nil && bytes.Equal(key, last) {
-				continue // it has a successor there
+				continue // it has a successor at or below the compacted revision
 			}
 			last = append(last[:0], key...)
 		}
@@ -84,7 +84,7 @@ func appendHead(to []byte, kv *storepb.KeyValue) []byte {
 	return to
 }
 
-// SumAll is over all pairs but how far the log is applied.
+// SumAll is a checksum of all pairs except the applied index.
 func (r *Reader) SumAll(ctx context.Context) (sum uint32, err error) {
 	passed, summed := 0, false
 	for ok := r.Iterator.First(); ok; ok = r.Iterator.Next() {
@@ -102,7 +102,7 @@ func (r *Reader) SumAll(ctx context.Context) (sum uint32, err error) {
 			return 0, err
 		}
 		if bytes.Equal(r.Iterator.Key(), r.Layout.Meta) {
-			// Members of the version before do not count bytes.
+			// Members of the previous version do not count bytes.
 			meta := CopyMeta(r.Meta)
 			meta.Bytes = 0
 			if value, err = proto.Marshal(meta); err != nil {

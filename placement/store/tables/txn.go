@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Choose says for each transaction in t whether its comparisons hold.
+// Choose evaluates the comparisons of each transaction in t.
 func (r *Reader) Choose(
 	t *storepb.Txn, format byte, chosen map[*storepb.Txn]bool,
 ) (map[*storepb.Txn]bool, error) {
@@ -42,9 +42,9 @@ func Branch(t *storepb.Txn, holds bool) []*storepb.Op {
 	return t.Failure
 }
 
-// compare evaluates one comparison, with the result of etcd. Over a range it has to hold for every
-// key there is. A range without keys is compared as one key that does not exist: its numbers are 0,
-// and no comparison with its value holds.
+// compare evaluates one comparison, with etcd's result. A comparison of a range has to hold for
+// every existing key. A range without keys is compared as one key that does not exist: its numbers
+// are 0, and no comparison with its value holds.
 func (r *Reader) compare(c *storepb.Compare, format byte) (bool, error) {
 	if len(c.RangeEnd) == 0 {
 		need := WithoutValue
@@ -72,7 +72,7 @@ func (r *Reader) compare(c *storepb.Compare, format byte) (bool, error) {
 	return all, err
 }
 
-// holdsForNone evaluates a comparison with a key that does not exist.
+// holdsForNone evaluates a comparison for a key that does not exist.
 func holdsForNone(c *storepb.Compare) bool {
 	return c.Target != storepb.Compare_VALUE && holds(c, &storepb.KeyValue{})
 }
@@ -106,7 +106,7 @@ func holds(c *storepb.Compare, kv *storepb.KeyValue) bool {
 	return false
 }
 
-// Check finds what would keep the chosen operations from being done.
+// Check finds a reason to refuse the chosen operations.
 func (r *Reader) Check(t *storepb.Txn, chosen map[*storepb.Txn]bool, result *storepb.Result) error {
 	for _, op := range Branch(t, chosen[t]) {
 		switch op := op.Op.(type) {
@@ -146,7 +146,7 @@ func (r *Reader) Check(t *storepb.Txn, chosen map[*storepb.Txn]bool, result *sto
 	return nil
 }
 
-// RefuseRevision refuses a range of a revision that cannot be read.
+// RefuseRevision refuses a range at a revision that cannot be read.
 func (r *Reader) RefuseRevision(q *storepb.Range, result *storepb.Result) {
 	negative := int64(q.Revision) < 0
 	switch {
@@ -161,8 +161,8 @@ func (r *Reader) RefuseRevision(q *storepb.Range, result *storepb.Result) {
 	}
 }
 
-// SoleRange returns the range of a transaction that consists of it; nil if the transaction has
-// more, or is not valid. Most reads are such transactions.
+// SoleRange returns the only operation of a transaction, if it is a range; nil if the transaction
+// has more, or is not valid. Most reads are such transactions.
 func SoleRange(t *storepb.Txn) *storepb.Range {
 	if len(t.GetSuccess()) != 1 || len(t.Compare) > 0 || len(t.Failure) > 0 {
 		return nil
@@ -173,8 +173,8 @@ func SoleRange(t *storepb.Txn) *storepb.Range {
 	return nil
 }
 
-// SoleAnswer is txn for a transaction that is one range. The messages of its result are one piece
-// of memory.
+// SoleAnswer is Txn for a transaction that is one range. The messages of its result share one
+// allocation.
 func (r *Reader) SoleAnswer(q *storepb.Range, allowed *allowance) (*storepb.TxnResult, error) {
 	found, err := r.rangeIn(q, allowed)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *Reader) SoleAnswer(q *storepb.Range, allowed *allowance) (*storepb.TxnR
 	return &all.txn, nil
 }
 
-// rangeIn answers a range of a transaction, whose revision was checked.
+// rangeIn answers a range of a transaction. The range's revision was checked before.
 func (r *Reader) rangeIn(q *storepb.Range, allowed *allowance) (*storepb.RangeResult, error) {
 	revision := q.Revision
 	if int64(revision) <= 0 {
@@ -202,7 +202,7 @@ func (r *Reader) rangeIn(q *storepb.Range, allowed *allowance) (*storepb.RangeRe
 	return r.RangeAt(q, revision, allowed)
 }
 
-// Txn answers the chosen operations of a transaction that writes nothing.
+// Txn answers the chosen operations of a transaction without writes.
 func (r *Reader) Txn(
 	t *storepb.Txn, chosen map[*storepb.Txn]bool, allowed *allowance,
 ) (*storepb.TxnResult, error) {

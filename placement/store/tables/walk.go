@@ -13,14 +13,14 @@ import (
 // InterruptEvery is the number of keys after which a walk checks whether it should continue.
 const InterruptEvery = 256
 
-// Scan visits the keys of a span in order, as they were at a revision, until visit says false.
+// Scan visits the keys of a span in order, as of a revision, until visit returns false.
 func (r *Reader) Scan(
 	span keys.Span, revision uint64, visit func(*storepb.KeyValue) (bool, error),
 ) error {
 	return r.Walk(span, revision, func() Part { return WholePair }, visit)
 }
 
-// Walk is Scan for callers that need less than whole pairs: need is asked before each pair.
+// Walk is Scan for callers that need only parts of pairs: need is called before each pair.
 func (r *Reader) Walk(
 	span keys.Span, revision uint64, need func() Part,
 	visit func(*storepb.KeyValue) (bool, error),
@@ -74,18 +74,18 @@ func (r *Reader) Walk(
 	return nil
 }
 
-// passing gathers what a walk goes over between two keys that exist: deleted keys, and spans that
-// are known to have no keys.
+// passing tracks the gap that a walk crosses between two existing keys: deleted keys, and spans
+// known to have no keys.
 type passing struct {
-	memory   *keycount.Blocks // nil if nothing is remembered
+	memory   *keycount.Blocks // nil if no gaps are remembered
 	known    keycount.Vacant
 	revision uint64
-	// start is where the gap between the two keys begins; nil: after the key last.
+	// start is where the gap begins; nil if the gap begins right after the key last.
 	start, last []byte
 	// steps counts the deleted keys and vacant spans.
 	steps int
-	// looks is set if the next key is looked up in the vacant spans. That is not done right after a
-	// key that exists: most walks meet another one there.
+	// looks is set if the next key is looked up in the vacant spans. Right after an existing key it
+	// is not: most walks meet another existing key there.
 	looks bool
 }
 
@@ -100,8 +100,8 @@ func (r *Reader) newPassing(start []byte, revision uint64) passing {
 	return p
 }
 
-// vacant reports whether the present key of the walk lies in a span without keys, and where that
-// ends; nil: nowhere.
+// vacant reports whether the walk's present key lies in a span without keys, and the end of the
+// span; nil if the span has no end.
 func (p *passing) vacant(key []byte) (end []byte, vacant bool) {
 	if !p.looks {
 		return nil, false
@@ -117,7 +117,7 @@ func (p *passing) deleted() {
 	p.looks = true
 }
 
-// ends remembers the span that was passed up to a key, if it is large.
+// ends ends the gap at a key, and remembers it if it is large.
 func (p *passing) ends(key []byte) {
 	if p.memory == nil || p.steps < p.memory.VacantAfter() {
 		return
@@ -138,17 +138,17 @@ func (p *passing) begins(key []byte) {
 }
 
 const (
-	// NotedKeys is how many keys are read at a time, with an iterator that is closed afterwards.
+	// NotedKeys is the number of keys that NoteKeys reads with one iterator.
 	NotedKeys = 4096
-	// notedBytes is after how many bytes of values a piece ends, too.
+	// notedBytes is the number of bytes of values after which NoteKeys ends too.
 	notedBytes = 4 << 20
 )
 
-// NoteKeys reads a piece of the keys, and returns the beginning of the next piece; nil: there is
-// none.
+// NoteKeys adds a piece of the keys to f, and returns the beginning of the next piece; nil after
+// the last.
 //
-// INVARIANT: the next piece begins before all versions that its first key may come to have. The
-// version that is met here may be gone by then, and newer versions come before it.
+// INVARIANT: the next piece begins before all versions that its first key may ever have. By then
+// the version seen here may be gone, and newer versions sort before it.
 func (r *Reader) NoteKeys(f *newest.Filling, from []byte) (next []byte, err error) {
 	end := r.End(TableVersion)
 	n, size := 0, 0

@@ -1,7 +1,7 @@
 package watch
 
-// catchUp serves the watches that lag, in passes: each reads one stretch of the history for all of
-// them that are not beyond it, and whose streams have room.
+// catchUp serves the lagging watches in passes. Each pass reads one stretch of the history, for all
+// lagging watches that have not reached its end and whose streams have room.
 func (h *Hub) catchUp() { h.run(h.behind, h.passOnce) }
 
 // passOnce makes a pass.
@@ -31,9 +31,9 @@ func (h *Hub) passOnce() (more bool, err error) {
 	return len(h.mu.hungry) > 0, nil
 }
 
-// muster takes the streams that have room, marks their watches that lag as those of the next pass,
-// and returns where it begins: at the first event that one of them has to get, or, every second
-// time, that one of those that are not far behind has to get.
+// muster takes the streams that have room, marks their lagging watches as watches of the next pass,
+// and returns the pass's beginning: the first event that one of these watches needs. Every second
+// time it is the first event that a watch not far behind needs.
 func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,8 +46,8 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	h.mu.offered = 0
 	for _, s := range hungry {
 		if s.hungry = s.bytes < h.boundLocked()/2 && !s.closed; !s.hungry {
-			// The stream has no room meanwhile: it returns when it has, and until then its watches
-			// do not hold others up.
+			// The stream has lost its room meanwhile. It comes back when it has room; until then
+			// its watches must not hold others up.
 			s.unlistLagging()
 			continue
 		}
@@ -68,10 +68,10 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	}
 	switch {
 	case first == nil:
-		// No stream lags any more.
+		// No listed stream lags any more.
 		for _, s := range streams {
 			s.hungry = false
-			h.hungerLocked(s) // one may have come meanwhile
+			h.hungerLocked(s) // a watch may have started to lag meanwhile
 		}
 		return nil, Position{}, false
 	case firstNear != nil && h.mu.pass%2 == 0:
@@ -82,7 +82,7 @@ func (h *Hub) muster() (streams []*Stream, from Position, previous bool) {
 	return streams, h.mu.from, h.WantsPrevious()
 }
 
-// pass distributes a stretch, and then moves those of the pass on to its end.
+// pass distributes a stretch, and then moves the pass's watches on to its end.
 func (h *Hub) pass(streams []*Stream, st stretch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +99,9 @@ func (h *Hub) pass(streams []*Stream, st stretch) {
 	}
 	next, near := h.extendLocked(st.next)
 	for _, s := range streams {
-		// Backwards: a watch that has caught up leaves the list, and the last takes its place. The
-		// same watch may be met twice if others leave while the lock is free, which does no harm.
+		// Backwards: a watch that has caught up leaves the list, and the last takes its place. If
+		// others leave while the lock is released, the loop may meet a watch twice, which is
+		// harmless.
 		for i := len(s.lagging) - 1; i >= 0; i-- {
 			if h.mu.offered++; h.mu.offered >= h.limits.OffersAtOnce {
 				h.pauseLocked()
@@ -116,8 +117,8 @@ func (h *Hub) pass(streams []*Stream, st stretch) {
 	}
 }
 
-// extendLocked distributes to the watches of the pass what has happened since, if it is in memory
-// and not much: then they have everything that the live watches have. near reports that.
+// extendLocked distributes newer events to the watches of the pass, if these events are in memory
+// and few. Then the watches have everything that the live watches have, and near is true.
 func (h *Hub) extendLocked(next Position) (reached Position, near bool) {
 	live := h.mu.live
 	if !next.Before(live) {
@@ -139,8 +140,8 @@ func (h *Hub) extendLocked(next Position) (reached Position, near bool) {
 	return live, true
 }
 
-// advanceLocked moves a watch on to the end of the stretch that its pass has distributed, if it
-// took part in it and had room for all.
+// advanceLocked moves a watch on to the end of the distributed stretch, if it is a watch of the
+// pass and had room for all events.
 func (h *Hub) advanceLocked(w *watch, next Position) {
 	if w.at < 0 || w.pass != h.mu.pass || w.next.Before(h.mu.from) {
 		return
@@ -154,8 +155,7 @@ func (h *Hub) advanceLocked(w *watch, next Position) {
 	h.joinLocked(w)
 }
 
-// endLagging ends the watches of a pass that need events below the revision at which the history
-// starts.
+// endLagging ends the watches of a pass that need events below the first revision of the history.
 func (h *Hub) endLagging(streams []*Stream, compacted uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,7 +27,7 @@ func (h *Hub) distributeSome() (more bool, err error) {
 	at := Position{Number: st.first}
 	for i, one := range st.revisions {
 		if !st.previous && h.WantsPrevious() {
-			// A watch that has come meanwhile wants more than was read.
+			// A new live watch wants previous values, which were not read.
 			return true, nil
 		}
 		at.Revision = one.Number
@@ -53,7 +53,7 @@ func (h *Hub) distributeSome() (more bool, err error) {
 	return true, nil
 }
 
-// pauseLocked lets others have the lock, if it was held for long.
+// pauseLocked releases the lock for a moment, if it was held for long.
 func (h *Hub) pauseLocked() {
 	if h.mu.offered < h.limits.OffersAtOnce {
 		return
@@ -63,7 +63,7 @@ func (h *Hub) pauseLocked() {
 	h.mu.Lock()
 }
 
-// offerAll offers an event to those of its key that are live, or take part in the pass.
+// offerAll offers an event to the watches of its key that are live, or belong to the pass.
 func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 	h.mu.index.Visit(e.KV.Key, func(entry *interestEntry) {
 		list := entry.Value.live
@@ -80,14 +80,14 @@ func (h *Hub) offerAll(e *Event, at Position, piece, pass bool) {
 	})
 }
 
-// offerLocked puts an event into the queue of a watch's stream. If the queue has no room the watch
-// lags from here on, and the result is false. A queue that has taken the beginning of a revision
-// takes all of it, unless the revision comes in pieces.
+// offerLocked puts an event into the queue of a watch's stream. If the queue has no room, the watch
+// lags from this event on, and the result is false. A queue that has taken the beginning of a
+// revision takes the rest too, unless the revision comes in pieces.
 //
-// INVARIANT: a watch that lags is not told the former value of a key for a change at or below the
-// compacted revision, as in etcd, wherever the event comes from: whether the ring has the value
-// depends on what others watch. A live watch is told, unless it is late: when the change was made,
-// it was above the compacted revision, and a compaction may be applied together with it.
+// INVARIANT: as in etcd, a lagging watch gets no previous value for a change at or below the
+// compacted revision. This holds even if the ring has the value, which depends on other watches. A
+// live watch gets the previous value, unless it is late: the change was above the compacted
+// revision when it was made, even if a compaction is applied together with it.
 func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) bool {
 	h.mu.offered++
 	if w.noPut && !e.Deleted() || w.noDelete && e.Deleted() {
@@ -124,20 +124,20 @@ func (h *Hub) offerLocked(w *watch, e *Event, at Position, piece, live bool) boo
 	return true
 }
 
-// markLocked marks the end of a revision that a watch has got in part.
+// markLocked queues the end of a revision that a watch has got in part.
 func (h *Hub) markLocked(w *watch) {
 	w.cut = false
 	w.stream.push(queued{watch: w}, 0)
 }
 
-// boundLocked returns what a stream may have in its queue before its watches lag.
+// boundLocked returns the bytes that a stream may have in its queue before its watches lag.
 func (h *Hub) boundLocked() int {
 	l := h.limits
 	return min(l.QueueMost, max(l.QueueLeast, l.QueueBudget/max(1, len(h.mu.streams))))
 }
 
-// endLive ends the live watches that would need events below the revision at which the history
-// starts: a snapshot was installed that has these no more.
+// endLive ends the live watches that need events below the first revision of the history, after a
+// snapshot without these events was installed.
 func (h *Hub) endLive(compacted uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,8 @@ func (h *Hub) endLive(compacted uint64) {
 	h.tellAskingLocked()
 }
 
-// tellAskingLocked wakes the streams that have what they asked for.
+// tellAskingLocked wakes the streams whose watches have reached the revision that Progress was
+// asked for.
 func (h *Hub) tellAskingLocked() {
 	h.mu.asking = slices.DeleteFunc(h.mu.asking, func(s *Stream) bool {
 		told := s.closed || len(s.lagging) == 0 && h.mu.live.Revision >= s.asked

@@ -1,23 +1,22 @@
 package watch
 
-// History is what the hub needs of the state whose changes are watched. Its methods may be called
-// from any goroutine.
+// History are the methods of the watched state that the hub needs. They may be called from any
+// goroutine.
 type History interface {
-	// Compacted returns the lowest revision whose changes can still be read; 0: all can. The former
-	// values of its changes cannot. It does not block, and calls nothing of the hub, whose lock is
-	// held.
+	// Compacted returns the lowest revision whose changes can be read, though without their
+	// previous values; 0 if all can. It must not block, nor call the hub, whose lock is held.
 	Compacted() uint64
 	// Changes visits the events of one state from a position on, in order, each with its position,
-	// until visit returns false. previous is set if events need the former values of their keys.
-	// The hub keeps the events. compacted is not 0 if the position lies below the revision at which
-	// the history starts, and is that revision; then nothing was visited. After an error, the hub
-	// ends with it.
+	// until visit returns false. previous is set if the events need the previous values. The hub
+	// keeps the events. If the position is below the first revision of the history, Changes visits
+	// nothing and returns that revision as compacted; otherwise compacted is 0. An error ends the
+	// hub.
 	Changes(from Position, previous bool, visit func(*Event, Position) bool) (
 		compacted uint64, err error)
 }
 
-// read returns the stretch of the history from a position on, of the ring if that has it. compacted
-// is as that of History.Changes.
+// read returns the stretch from a position on, from the ring if possible, otherwise from the
+// history. compacted is as in History.Changes.
 func (h *Hub) read(from Position, previous bool) (st stretch, compacted uint64, err error) {
 	st, head, ok := h.ring.read(from, previous)
 	if ok {
@@ -37,7 +36,7 @@ func (h *Hub) read(from Position, previous bool) (st stretch, compacted uint64, 
 	return b.stretch, 0, nil
 }
 
-// stretchBuilder makes a stretch of the events as they are read.
+// stretchBuilder builds a stretch from the events as they are read.
 type stretchBuilder struct {
 	stretch
 	limits        *Limits
@@ -55,14 +54,14 @@ func (b *stretchBuilder) end(next Position) bool {
 	return false
 }
 
-// add takes an event, and says whether it wants more.
+// add adds an event, and returns false when the stretch is complete.
 func (b *stretchBuilder) add(e *Event, at Position) bool {
 	n := len(b.revisions)
 	switch {
 	case at.Revision > b.upTo:
 		return b.end(Position{Revision: b.upTo + 1})
 	case b.from.Number > 0 && at.Revision > b.from.Revision:
-		return b.end(Position{Revision: b.from.Revision + 1}) // that was the last piece
+		return b.end(Position{Revision: b.from.Revision + 1}) // the last piece
 	case n == 0 || b.revisions[n-1].Number != at.Revision:
 		if b.events >= b.limits.StretchEvents || b.bytes >= b.limits.StretchBytes {
 			return b.end(Position{Revision: at.Revision})
@@ -72,7 +71,7 @@ func (b *stretchBuilder) add(e *Event, at Position) bool {
 		n++
 	case b.TooMany():
 		if n == 1 {
-			return b.end(at) // a piece
+			return b.end(at) // the stretch is a piece of the revision
 		}
 		b.revisions = b.revisions[:n-1]
 		return b.end(Position{Revision: at.Revision})

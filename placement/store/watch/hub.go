@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/spans"
 )
 
-// interest has the watches of one span: those that get events as they happen, and those that take
-// part in passes over the history. Other watches of the span lag and have no room.
+// interest are the watches of one span, in two lists: live watches, and watches of the passes.
+// Lagging watches whose stream has no room are in neither list.
 type interest struct {
 	live, lagging []*watch
 	// all counts the watches of the span.
@@ -20,17 +20,17 @@ type interestEntry = spans.Entry[interest]
 // Hub distributes events to streams. Its methods may be called from any goroutine, except for
 // Publish and Reset.
 //
-// Each watch is in one of three states: it is *live*, and gets each event when the hub comes to it;
-// it *lags*, and gets the events between its position and the live one from passes over the
+// Each watch is in one of three states: it is *live*, and gets each event when the hub distributes
+// it; it *lags*, and gets the events between its position and the live one from passes over the
 // history; or it has *ended*.
 //
-// One goroutine (distribute) serves the live watches, and another (catchUp) those that lag. Both
+// One goroutine (distribute) serves the live watches, and another (catchUp) the lagging ones. Both
 // read a stretch of the events, from the ring or the history, without a lock, and put its events
-// into the queues of the streams that have room. A watch whose stream has no room lags from there
-// on.
+// into the queues of the streams that have room. A watch whose stream has no room lags from that
+// event on.
 //
-// INVARIANT: a stream's queue, in order, has everything that each of its watches has to get up to
-// the watch's position, and no part of a revision without the rest, unless watch.cut is set.
+// INVARIANT: a stream's queue has, in order, all events of each of its watches up to the watch's
+// position, and no part of a revision without the rest, unless watch.cut is set.
 type Hub struct {
 	history    History
 	maxWatches int
@@ -38,41 +38,42 @@ type Hub struct {
 	// failed is Config.Failed.
 	failed func(error)
 	ring   *ring
-	// published and behind wake the two goroutines, and closing ends them.
+	// published and behind wake the two goroutines; closing ends them.
 	published, behind, closing chan struct{}
 	closed                     sync.Once
 	running                    sync.WaitGroup
-	// previous counts the watches that want what keys were before. It changes while mu is held.
+	// previous counts the watches that want previous values. Writers hold mu.
 	previous atomic.Int64
-	// replacing is held while the state is replaced: a new watch of the next events waits for that,
-	// since the next revision is not known. It is taken before mu.
+	// replacing is held while the state is replaced. A watch that begins with the next event takes
+	// it, and so waits, since the next revision is unknown during the replacement. It is taken
+	// before mu.
 	replacing sync.RWMutex
 
 	mu struct {
 		sync.Mutex
 		index *spans.Index[interest]
-		// live is the next event for the live watches.
+		// live is the position of the next event for the live watches.
 		live Position
 		// cut are live watches that have a part of the revision of live.
 		cut     []*watch
 		streams map[*Stream]struct{}
-		// open counts watches, and lagging those that lag.
+		// open counts all watches, lagging the lagging ones.
 		open, lagging int
-		// hungry are streams that have room, and watches that lag. pass counts the passes over the
-		// history, and from is the beginning of the running one.
+		// hungry are streams with room and with lagging watches. pass counts the passes over the
+		// history; from is the beginning of the running pass.
 		hungry []*Stream
 		pass   uint32
 		from   Position
 		// offered counts the events that were offered since the lock was last released.
 		offered int
-		// asking are streams that wait until they have everything up to a revision.
+		// asking are streams that wait until their watches reach a revision.
 		asking []*Stream
-		// failed is why the hub has ended; nil while it runs.
+		// failed is the error with which the hub has ended; nil while it runs.
 		failed error
 	}
 }
 
-// Config is what a Hub is made of. History must be set.
+// Config configures a Hub. History must be set.
 type Config struct {
 	History History
 	// Head is the newest revision.
@@ -80,10 +81,10 @@ type Config struct {
 	// MaxWatches bounds the watches of all streams together. An idle watch takes some 140 bytes,
 	// and 130 for each distinct span. Default 10,000.
 	MaxWatches int
-	// Limits are the sizes by which the hub works. Default: those of DefaultLimits.
+	// Limits are the sizes and bounds of the hub. Default DefaultLimits.
 	Limits *Limits
-	// Failed is called, at most once, if the history cannot be read, which ends the hub. Default:
-	// nothing is called.
+	// Failed is called, at most once, if the history cannot be read, which ends the hub. nil: no
+	// call.
 	Failed func(error)
 }
 
@@ -114,12 +115,12 @@ func poke(c chan struct{}) {
 	}
 }
 
-// WantsPrevious says whether a watch wants what keys were before. If not, events that are published
-// need not say it. It waits for nothing.
+// WantsPrevious reports whether a watch wants previous values. Otherwise published events may lack
+// them. It does not block.
 func (h *Hub) WantsPrevious() bool { return h.previous.Load() > 0 }
 
-// Publish adds the events of revisions, in order, and says what the newest revision is now. It
-// waits for no watch. One goroutine calls Publish and Reset. The hub keeps the events.
+// Publish adds the events of revisions, in order, and sets the newest revision. It waits for no
+// watch. Publish and Reset must be called by one goroutine at a time. The hub keeps the events.
 func (h *Hub) Publish(added []Revision, head uint64) {
 	if len(added) > 0 {
 		h.ring.publish(added, head)
@@ -127,14 +128,14 @@ func (h *Hub) Publish(added []Revision, head uint64) {
 	}
 }
 
-// Reset continues from the history after the state was replaced by one of that revision.
+// Reset continues from the history after the state was replaced; head is the new state's revision.
 func (h *Hub) Reset(head uint64) {
 	h.ring.reset(head)
 	poke(h.published)
 }
 
 // Replace replaces the state by calling replace, which returns its revision, and continues from it.
-// A watch of the next events that begins meanwhile begins after that revision.
+// A watch that begins meanwhile, with the next event, begins after that revision.
 func (h *Hub) Replace(replace func() (head uint64, err error)) error {
 	h.replacing.Lock()
 	defer h.replacing.Unlock()
@@ -146,7 +147,7 @@ func (h *Hub) Replace(replace func() (head uint64, err error)) error {
 }
 
 // Close ends the hub, and returns when its goroutines have ended. Streams return the reason from
-// now on, if the hub had not failed before.
+// then on, or the earlier failure.
 func (h *Hub) Close(reason error) {
 	h.closed.Do(func() {
 		h.fail(reason)
@@ -155,7 +156,7 @@ func (h *Hub) Close(reason error) {
 	h.running.Wait()
 }
 
-// fail ends the hub for a reason, and says whether it had not ended before.
+// fail ends the hub with an error, and returns false if it had ended before.
 func (h *Hub) fail(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,21 +170,23 @@ func (h *Hub) fail(err error) bool {
 	return true
 }
 
-// Counts are how much there is in a hub.
+// Counts are the numbers of a hub's streams and watches.
 type Counts struct {
 	Streams int
-	// Watches are those of all streams, and Lagging those of them that get events from the history.
+	// Watches are the watches of all streams, Lagging those among them that get events from the
+	// history.
 	Watches, Lagging int
 }
 
-// Counts returns how much there is.
+// Counts returns the present numbers.
 func (h *Hub) Counts() Counts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return Counts{Streams: len(h.mu.streams), Watches: h.mu.open, Lagging: h.mu.lagging}
 }
 
-// run calls step until it has nothing more to do, whenever it is woken, until the hub is closed.
+// run calls step, each time it is woken, until step has nothing more to do. It returns when the hub
+// is closed.
 func (h *Hub) run(wake <-chan struct{}, step func() (bool, error)) {
 	for {
 		select {

@@ -1,34 +1,34 @@
 package watch
 
 const (
-	// MaxRecentEvents and MaxRecentBytes are what the ring keeps by default: the newest events, for
-	// all watches together. A revision with more is in the history alone.
+	// MaxRecentEvents and MaxRecentBytes are the default bounds of the ring: the newest events,
+	// which all watches share. A revision with more events is in the history only.
 	MaxRecentEvents = 8192
 	MaxRecentBytes  = 8 << 20
 )
 
-// Limits are the sizes by which the hub works. A field of 0 is 0, not a default.
+// Limits are the sizes and bounds of a hub. A field of 0 means 0, not a default.
 type Limits struct {
-	// RecentEvents and RecentBytes bound what the ring keeps, and the size up to which a revision
-	// comes as a whole.
+	// RecentEvents and RecentBytes bound the ring, and the size up to which a revision comes as a
+	// whole.
 	RecentEvents, RecentBytes int
-	// StretchEvents and StretchBytes are about what is distributed at a time.
+	// StretchEvents and StretchBytes are the approximate size of a stretch.
 	StretchEvents, StretchBytes int
-	// QueueBudget bounds the bytes that wait for all streams together, except for QueueLeast, which
-	// every stream may have; QueueMost bounds those of one stream.
+	// QueueBudget bounds the queued bytes of all streams together, except for QueueLeast, which
+	// every stream may have; QueueMost bounds the queued bytes of one stream.
 	QueueBudget, QueueLeast, QueueMost int
-	// OffersAtOnce is about how many events are put into queues, or watches looked at, before others
-	// get the hub's lock.
+	// OffersAtOnce is the approximate number of events queued, or watches examined, before the
+	// hub's lock is released for others.
 	OffersAtOnce int
-	// JoinEvents is how many of the newest events are searched for one watch, so that it need not
-	// wait for a pass over the history.
+	// JoinEvents is the number of the newest events that are searched for one watch, so that it
+	// need not wait for a pass over the history.
 	JoinEvents int
-	// NearRevisions is how far behind a watch may be to be served by passes of its own, every
-	// second time, so that it does not wait for those that begin far in the past.
+	// NearRevisions is the distance up to which a lagging watch counts as near. Every second pass
+	// serves near watches, so that they do not wait for passes that begin far in the past.
 	NearRevisions uint64
 }
 
-// DefaultLimits are those of a hub that is given none.
+// DefaultLimits are the limits of a hub without Config.Limits.
 func DefaultLimits() *Limits {
 	return &Limits{
 		RecentEvents: MaxRecentEvents, RecentBytes: MaxRecentBytes,

@@ -8,25 +8,24 @@ import (
 // stretch is a part of the history: whole revisions, or a piece of one.
 type stretch struct {
 	revisions []Revision
-	// first is the number of the first event, which is not 0 in a later piece of a revision.
+	// first is the number of the first event; not 0 in a later piece of a revision.
 	first uint32
-	// next is the position after the stretch. If the stretch is a piece of a revision, though not
-	// the last, it is within that revision.
+	// next is the position after the stretch. If the stretch is a piece of a revision, and not the
+	// last, next is within that revision.
 	next Position
 	// piece is set if the stretch is a part of a revision that is too large to come as a whole.
 	piece bool
-	// previous is set if the events have the former values of their keys.
+	// previous is set if the events have previous values.
 	previous bool
 }
 
-// ring has the newest events in memory. Publish writes to it, and never waits for more than a look
-// into it.
+// ring has the newest events in memory. Publish writes to it; readers hold its lock only briefly.
 type ring struct {
 	limits *Limits
 	mu     struct {
 		sync.Mutex
 		// head is the newest revision; recent has all events from revision floor on, one element
-		// for each revision. Those from revision told on say what their keys were before.
+		// for each revision. Events from revision told on have previous values.
 		head, floor   uint64
 		told          uint64
 		recent        []Revision
@@ -34,7 +33,7 @@ type ring struct {
 	}
 }
 
-// publish adds the events of an application.
+// publish adds the events of applied commands.
 func (r *ring) publish(added []Revision, head uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +66,7 @@ func (r *ring) publish(added []Revision, head uint64) {
 	}
 }
 
-// reset forgets all events: the state was replaced.
+// reset removes all events, since the state was replaced.
 func (r *ring) reset(head uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +80,8 @@ func (r *ring) head() uint64 {
 	return r.mu.head
 }
 
-// read returns the stretch from a position on; previous: with what the keys were before. Not ok: it
-// is not in memory, but in the database.
+// read returns the stretch from a position on, with previous values if previous is set. ok is false
+// if the ring lacks the events.
 func (r *ring) read(from Position, previous bool) (st stretch, head uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +113,8 @@ func (r *ring) read(from Position, previous bool) (st stretch, head uint64, ok b
 	return st, head, true
 }
 
-// compacted is read for events that the history has no more, up to the revision at which it starts.
-// What their keys were before is compacted, so that they need not say it.
+// compacted reads events from the ring that the history has no longer, up to the history's first
+// revision. Their previous values are compacted, so events without them will do.
 func (r *ring) compacted(from Position, start uint64) (st stretch, ok bool) {
 	if st, _, ok = r.read(from, false); !ok || from.Revision >= start {
 		return stretch{}, false
@@ -131,8 +130,8 @@ func (r *ring) compacted(from Position, start uint64) (st stretch, ok bool) {
 	return st, len(st.revisions) > 0
 }
 
-// since returns the whole revisions from one on and below another, if they are in memory, if that
-// is wanted with what the keys were before, and have no more than so many events.
+// since returns the whole revisions from `from` on and below `below`. ok is false if the ring lacks
+// them, or lacks previous values that are wanted, or if they have more than `most` events.
 func (r *ring) since(from, below uint64, previous bool, most int) (recent []Revision, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,34 +9,34 @@ const (
 	stateRemoved
 )
 
-// watch is one watch of a stream. Hub.mu guards everything in it but stream, id and the options.
-// There may be a million of them: a further field is expensive.
+// watch is one watch of a stream. Hub.mu guards all fields except stream, id and the options. There
+// may be a million watches, so each field is expensive.
 type watch struct {
 	stream *Stream
 	entry  *interestEntry
 	id     int64
-	// next is the next event that it has to get, if it lags. If it is live it gets nothing before
-	// next. If it has ended, next is the revision at which the history starts.
+	// next is the next event that a lagging watch needs. A live watch gets no event before next. In
+	// an ended watch, next is the first revision of the history.
 	next Position
-	// last is the newest revision of which it got something.
+	// last is the newest revision of which the watch got an event.
 	last uint64
-	// pass is the pass over the history in which it takes part.
+	// pass is the pass over the history in which the watch takes part.
 	pass uint32
-	// at is its place in the list of its entry, -1 if it is in none, and lagAt that in
-	// stream.lagging.
+	// at is the index in the list of the watch's interest, -1 if it is in no list; lagAt is the
+	// index in stream.lagging.
 	at, lagAt int32
-	// slot is for stream.take.
+	// slot is scratch space for stream.take.
 	slot int32
 
 	state state
-	// cut is set if it has a part of the revision last, and the rest comes.
+	// cut is set if the watch has a part of the revision last, and needs the rest.
 	cut bool
-	// late is set if it began at the compacted revision, and has not got beyond that.
+	// late is set if the watch began at the compacted revision, and is still at it.
 	late                      bool
 	previous, noPut, noDelete bool
 }
 
-// list is that of the entry in which a watch of this state belongs.
+// list returns the interest's list for watches of a state.
 func (i *interest) list(s state) *[]*watch {
 	if s == stateLive {
 		return &i.live
@@ -44,7 +44,7 @@ func (i *interest) list(s state) *[]*watch {
 	return &i.lagging
 }
 
-// enlist puts a watch into the list of its entry; unlist takes it out.
+// enlist puts a watch into the list of its interest; unlist removes it.
 func (w *watch) enlist() {
 	list := w.entry.Value.list(w.state)
 	w.at = int32(len(*list))
@@ -66,7 +66,7 @@ func (w *watch) unlist() {
 	w.at = -1
 }
 
-// lagLocked makes a new or live watch one that lags from a position on.
+// lagLocked makes a new or live watch lag from a position on.
 func (h *Hub) lagLocked(w *watch, from Position) {
 	w.unlist()
 	w.state, w.next = stateLagging, from
@@ -76,7 +76,7 @@ func (h *Hub) lagLocked(w *watch, from Position) {
 	h.mu.lagging++
 }
 
-// caughtUpLocked takes a watch out of those that lag.
+// caughtUpLocked removes a watch from the lagging watches.
 func (h *Hub) caughtUpLocked(w *watch) {
 	w.unlist()
 	s := w.stream
@@ -91,7 +91,7 @@ func (h *Hub) caughtUpLocked(w *watch) {
 	h.mu.lagging--
 }
 
-// parkLocked has a watch lag from a position on, until its stream has room.
+// parkLocked makes a watch lag from a position on, until its stream has room.
 func (h *Hub) parkLocked(w *watch, at Position) {
 	if w.state == stateLive {
 		h.lagLocked(w, at)
@@ -101,8 +101,8 @@ func (h *Hub) parkLocked(w *watch, at Position) {
 	w.next = at
 }
 
-// joinLocked makes a watch that lags, and has no part of a revision, a live one, if it has
-// everything up to where the live ones are, or needs only a few of the newest events.
+// joinLocked makes a lagging watch live, if it has no part of a revision, and has all events up to
+// the live position, or lacks only a few of the newest.
 func (h *Hub) joinLocked(w *watch) bool {
 	live := h.mu.live
 	if w.cut || w.next.Number > 0 {
@@ -141,7 +141,7 @@ func (h *Hub) endLocked(w *watch, compacted uint64) {
 	w.stream.push(queued{watch: w}, 0)
 }
 
-// leaveLocked takes a watch out of everything but its stream's map.
+// leaveLocked removes a watch from all lists, but not from its stream's map.
 func (h *Hub) leaveLocked(w *watch) {
 	switch w.state {
 	case stateLagging:
@@ -168,8 +168,7 @@ func (h *Hub) dropLocked(w *watch) {
 	h.mu.open--
 }
 
-// hungerLocked has the passes over the history look at a stream with watches that lag, if it has
-// room.
+// hungerLocked puts a stream with lagging watches into hungry, if it has room.
 func (h *Hub) hungerLocked(s *Stream) {
 	if len(s.lagging) > 0 && !s.hungry && !s.closed && s.bytes < h.boundLocked()/2 {
 		s.hungry = true

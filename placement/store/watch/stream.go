@@ -8,48 +8,48 @@ import (
 )
 
 var (
-	// ErrClosed says that the stream is closed.
+	// ErrClosed is the error of a closed stream.
 	ErrClosed = errors.New("the stream of watches is closed")
-	// ErrTooMany says that the hub has as many watches as it may have.
+	// ErrTooMany means that the hub has as many watches as it may have.
 	ErrTooMany = errors.New("too many watchers")
-	// ErrEmptySpan says that a watch would be of no key.
+	// ErrEmptySpan is the error of a watch whose span holds no key.
 	ErrEmptySpan = errors.New("the span of a watch holds no key")
-	// ErrExists says that a stream has a watch of that id.
+	// ErrExists means that the stream has a watch with this id already.
 	ErrExists = errors.New("the stream has a watch of that id")
-	// ErrUnknown says that a stream has no watch of that id.
+	// ErrUnknown means that the stream has no watch with this id.
 	ErrUnknown = errors.New("the stream has no watch of that id")
 )
 
-// Options say what a watch of a stream delivers.
+// Options are the options of a watch.
 type Options struct {
-	// Span is what is watched. It is copied.
+	// Span is the watched span of keys. It is copied.
 	Span keys.Span
-	// From is the first revision whose events are delivered, which may lie in the future; 0: the
-	// next that happens.
+	// From is the first revision whose events are delivered, which may lie in the future; 0 means
+	// the next revision.
 	From uint64
-	// Previous: events say what their keys were before.
+	// Previous is set if events need the previous values of their keys.
 	Previous bool
 	// NoPut and NoDelete leave out events of a kind.
 	NoPut, NoDelete bool
 }
 
-// Delivery is what a stream delivers to one of its watches at a time.
+// Delivery is what one Take returns for one watch.
 type Delivery struct {
 	ID int64
-	// Events are in order. The slice is the caller's; what it points to is shared: it must not be
-	// changed.
+	// Events are in order. The slice belongs to the caller; the events' contents are shared and
+	// must not be changed.
 	Events []Event
-	// Revision says that the watch has all its events up to it. It is lower than that of the last
-	// event if the others of that revision, which is too large to be had at once, come in the next
-	// deliveries; the last of these may be without events.
+	// Revision is the revision up to which the watch has all its events. It is lower than the last
+	// event's revision if that revision is too large for one delivery. The next deliveries bring
+	// the rest; the last of these may have no events.
 	Revision uint64
-	// Compacted is not 0 if the watch has ended, because events that it would need next are gone: it
-	// is the revision at which the history starts.
+	// Compacted is not 0 if the watch has ended because the next events that it needs are
+	// compacted. It is the first revision of the history.
 	Compacted uint64
 }
 
-// queued is an event for a watch. Without a key-value it means that the watch has ended, or that
-// the revision that it has got in part is complete.
+// queued is an event for a watch. Without a KV it means that the watch has ended, or that a
+// revision that the watch got in part is complete.
 type queued struct {
 	watch *watch
 	event Event
@@ -62,26 +62,26 @@ const (
 )
 
 // Stream is any number of watches whose events one goroutine takes. Events that are not taken yet
-// wait in a bounded queue, and beyond that in the history: a stream delays no other. Add, Remove
-// and Close may be called from any goroutine.
+// wait in a bounded queue, and further ones in the history, so no stream delays another. Add,
+// Remove and Close may be called from any goroutine.
 type Stream struct {
 	hub   *Hub
 	ready chan struct{}
 
-	// All below is guarded by Hub.mu, but for deliveries and spare, which belong to the
-	// goroutine that takes.
+	// Hub.mu guards all fields below, except deliveries and spare, which belong to the goroutine
+	// that takes.
 
 	watches map[int64]*watch
 	queue   []queued
 	bytes   int
-	// lagging are the watches that lag. hungry is set if the stream is in Hub.hungry, or part of a
-	// pass.
+	// lagging are the stream's lagging watches. hungry is set if the stream is in Hub.hungry, or
+	// part of a pass.
 	lagging []*watch
 	hungry  bool
-	// asks is set while the stream is in Hub.asking, until it has everything below asked.
+	// asks is set while the stream is in Hub.asking, until its watches have everything below asked.
 	asks  bool
 	asked uint64
-	// latest is at least the latest revision at which a watch is yet to begin.
+	// latest is an upper bound of the revisions at which watches are yet to begin.
 	latest uint64
 	closed bool
 
@@ -101,8 +101,9 @@ func (h *Hub) NewStream() (*Stream, error) {
 	return stream, nil
 }
 
-// Add begins a watch, under an id that is new to the stream. revision is the newest one at that
-// moment. A watch that begins at a compacted revision ends at once, with a Delivery that says so.
+// Add begins a watch, under an id that is new to the stream. revision is the newest revision at
+// that moment. A watch that begins at a compacted revision ends at once, with a Delivery that says
+// so.
 func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	h := s.hub
 	if o.Span.Empty() {
@@ -151,7 +152,7 @@ func (s *Stream) Add(id int64, o Options) (revision uint64, err error) {
 	return head, nil
 }
 
-// Remove ends a watch: nothing that was not taken yet is delivered to it.
+// Remove ends a watch. Its events that were not taken yet are dropped.
 func (s *Stream) Remove(id int64) error {
 	h := s.hub
 	h.mu.Lock()

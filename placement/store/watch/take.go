@@ -2,25 +2,25 @@ package watch
 
 import "context"
 
-// push puts something into the queue.
+// push appends to the queue.
 func (s *Stream) push(q queued, size int) {
 	s.queue = append(s.queue, q)
 	s.bytes += size + queuedSize
 	poke(s.ready)
 }
 
-// unlistLagging takes the watches that lag out of the way of the others of their spans.
+// unlistLagging takes the stream's lagging watches off the lists of their spans.
 func (s *Stream) unlistLagging() {
 	for _, w := range s.lagging {
 		w.unlist()
 	}
 }
 
-// Ready is a channel from which something can be received when Take may have something, or Progress
-// may have reached what it was asked for. One goroutine receives.
+// Ready returns a channel that receives when Take may have deliveries, or when Progress may have
+// reached the revision that it was asked for. One goroutine receives from it.
 func (s *Stream) Ready() <-chan struct{} { return s.ready }
 
-// Next waits for deliveries, and returns what Take does.
+// Next waits for deliveries, and returns them like Take.
 func (s *Stream) Next(ctx context.Context) ([]Delivery, error) {
 	for {
 		if taken, err := s.Take(); err != nil || len(taken) > 0 {
@@ -34,9 +34,9 @@ func (s *Stream) Next(ctx context.Context) ([]Delivery, error) {
 	}
 }
 
-// Take returns what there is to deliver, each watch once, without waiting. It is valid until the
-// next call, but for the events. ErrClosed says that the stream is closed; once the hub has ended,
-// the error is the reason that Hub.Close was given, or why the history could not be read.
+// Take returns the waiting deliveries, at most one for each watch, without blocking. The result is
+// valid until the next call, except for the events. ErrClosed means that the stream is closed; once
+// the hub has ended, the error is Hub.Close's reason, or the failure of the history.
 func (s *Stream) Take() ([]Delivery, error) {
 	s.spare, s.deliveries = emptied(s.spare), emptied(s.deliveries)
 	h := s.hub
@@ -56,7 +56,8 @@ func (s *Stream) Take() ([]Delivery, error) {
 	return s.group(taken), nil
 }
 
-// emptied is a slice for new elements in place of one whose elements are no longer needed.
+// emptied returns an empty slice for new elements, in place of a slice whose elements are no longer
+// needed.
 func emptied[T any](list []T) []T {
 	if cap(list) > keptElements {
 		return nil
@@ -65,9 +66,9 @@ func emptied[T any](list []T) []T {
 	return list[:0]
 }
 
-// group sorts what was taken by watch.
+// group groups the queued events by watch.
 func (s *Stream) group(taken []queued) []Delivery {
-	// First how many each has, as the capacity of its events; then the events.
+	// First count the events of each watch, as capacities; then fill in the events.
 	var counts []int32
 	total := 0
 	for _, q := range taken {
@@ -109,9 +110,9 @@ func (s *Stream) group(taken []queued) []Delivery {
 	return s.deliveries
 }
 
-// Progress returns a revision up to which every watch of the stream that has not ended has got
-// everything. ok is false if that is not known yet for the revision that is asked for, if something
-// waits in the queue, or if a watch begins later; Ready tells when to ask again.
+// Progress returns a revision up to which every running watch of the stream has all its events. ok
+// is false if this is not yet so for the revision atLeast, if the queue is not empty, or if a watch
+// begins later. Ready tells when to ask again.
 func (s *Stream) Progress(atLeast uint64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
@@ -135,8 +136,8 @@ func (s *Stream) Progress(atLeast uint64) (revision uint64, ok bool) {
 	return 0, false
 }
 
-// ProgressOf is like Progress for one watch, whatever the others have, and does not announce when
-// to ask again.
+// ProgressOf is like Progress for one watch, whatever the others have. Ready does not tell when to
+// ask again.
 func (s *Stream) ProgressOf(id int64) (revision uint64, ok bool) {
 	h := s.hub
 	h.mu.Lock()
@@ -149,5 +150,5 @@ func (s *Stream) ProgressOf(id int64) (revision uint64, ok bool) {
 	return live - 1, true
 }
 
-// Head is the newest revision, of which the watches may not have everything yet.
+// Head is the newest revision. The watches may not have all its events yet.
 func (s *Stream) Head() uint64 { return s.hub.ring.head() }

@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// Seal seals bytes as a blob of a kind, which is a word of the caller: a-z, 0-9 and hyphens.
+// Seal seals content as a blob. The caller chooses the kind: a word of a-z, 0-9 and hyphens.
 func Seal(kind string, content []byte, o Options) ([]byte, Sum, error) {
 	if err := checkKind(kind); err != nil {
 		return nil, Sum{}, err
@@ -31,7 +31,7 @@ func Seal(kind string, content []byte, o Options) ([]byte, Sum, error) {
 	return s.finish()
 }
 
-// Unseal returns the bytes of a blob of a kind.
+// Unseal returns the content of a blob. The blob must be of the given kind.
 func Unseal(data []byte, kind string, identities Identities) ([]byte, error) {
 	payload, err := openPayload(data, contentBlob, kind, identities, nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func SealJSON(kind string, value any, o Options) ([]byte, Sum, error) {
 	return Seal(kind, content, o)
 }
 
-// UnsealJSON reads the JSON of a blob of a kind into a value.
+// UnsealJSON unseals a blob of a kind and decodes its JSON into value.
 func UnsealJSON(data []byte, kind string, identities Identities, value any) error {
 	content, err := Unseal(data, kind, identities)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package archive is the format of what a backup stores: pieces, which have versions of keys, and
-// blobs, which have any other bytes, such as a manifest. Both are made whole in memory, and sealed
-// in the same layers:
+// Package archive is the format of the objects that a backup stores: pieces, which hold versions of
+// keys, and blobs, which hold any other bytes, such as a manifest. Both are built whole in memory
+// and sealed in the same layers:
 //
 //	magic       4 bytes: "TMBK"
 //	version     1 byte: 1
@@ -11,9 +11,9 @@
 //	            the compressed bytes are an age file for the recipients
 //	checksum    4 bytes, little endian: CRC-32C of everything before
 //
-// Numbers are little endian, and uvarint and varint are those of encoding/binary. The names of
-// recipients stand outside of the encryption, so that an error can say whose identity is needed.
-// The outer checksum can be checked without an identity.
+// Numbers are little endian. uvarint and varint are the encodings of encoding/binary. The names of
+// the recipients are not encrypted, so that an error can say whose identity is needed. The outer
+// checksum can be checked without an identity.
 //
 // # Payload of a piece
 //
@@ -22,8 +22,8 @@
 //	count       8 bytes: how many records
 //	checksum    4 bytes: CRC-32C of the payload before
 //
-// Records are in ascending order of keys, and those of one key in descending order of timestamps. A
-// record is:
+// Records are in ascending order of keys. Records of one key are in descending order of timestamps.
+// A record is:
 //
 //	flags       1 byte: 1 tombstone, 2 has an expiry, 4 has a logical time, 8 same key as before
 //	key         unless the same: uvarint, how many bytes it shares with the key before; uvarint, how
@@ -42,14 +42,14 @@
 //
 // # Invariants
 //
-//   - No bytes make a reader panic, or allocate more than about twice MaxPayload.
+//   - No input makes a reader panic, or allocate more than about twice MaxPayload.
 //   - Open checks both checksums before the first record is returned. Next checks each record
 //     before it returns it, and the count before it returns io.EOF.
-//   - What a Writer has sealed, this and every later version reads. testdata has files of each
-//     version. A version that an earlier program could not read gets a new number, and the earlier
-//     program says that it needs a newer one.
+//   - This and every later version reads everything that a Writer has sealed. testdata has files of
+//     each version of the format. A format that an earlier program cannot read gets a new version
+//     number. The earlier program then reports that a newer program is needed.
 //
 // # Imports
 //
-// hlc, and range/keys for how large keys and values may be.
+// hlc, and range/keys for the limits on the sizes of keys and values.
 package archive

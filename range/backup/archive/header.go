@@ -21,12 +21,12 @@ const (
 
 // Header says what a piece contains.
 type Header struct {
-	// Kind is a word of the caller: a-z, 0-9 and hyphens.
+	// Kind is a word that the caller chooses: a-z, 0-9 and hyphens.
 	Kind string
-	// Backup is the id of the backup, and Sequence the number of the piece in it.
+	// Backup is the id of the backup. Sequence is the number of the piece in the backup.
 	Backup   string
 	Sequence uint64
-	// KeyspaceID and Keyspace are the id and the name of the keyspace whose keys these are.
+	// KeyspaceID and Keyspace are the id and the name of the keyspace that the keys belong to.
 	KeyspaceID uint32
 	Keyspace   string
 	// Partition is the number of the partition in a hash keyspace; nil in a range keyspace.
@@ -37,8 +37,8 @@ type Header struct {
 	After, At hlc.Timestamp
 }
 
-// headerJSON is a Header in JSON. Timestamps are text, because readers of JSON may not keep all
-// digits of a number.
+// headerJSON is the JSON form of a Header. Timestamps are text, because some readers of JSON do not
+// keep all digits of a large number.
 type headerJSON struct {
 	Kind       string  `json:"kind"`
 	Backup     string  `json:"backup"`
@@ -77,7 +77,7 @@ func (h *Header) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// check says what is wrong with a header.
+// check returns an error if the header is not valid.
 func (h Header) check() error {
 	switch {
 	case checkKind(h.Kind) != nil:
@@ -92,12 +92,12 @@ func (h Header) check() error {
 	return nil
 }
 
-// contains reports whether a key is in the span.
+// contains reports whether a key is in the header's span.
 func (h Header) contains(key []byte) bool {
 	return bytes.Compare(key, h.Start) >= 0 && (len(h.End) == 0 || bytes.Compare(key, h.End) < 0)
 }
 
-// checkKind says what is wrong with the kind of a piece or blob.
+// checkKind returns an error if the kind of a piece or blob is not valid.
 func checkKind(kind string) error {
 	if kind == "" || len(kind) > maxKind ||
 		strings.Trim(kind, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

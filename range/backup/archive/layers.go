@@ -24,7 +24,7 @@ const (
 	contentPiece = 1
 	contentBlob  = 2
 
-	// outerHeader is the length of magic, version, form and content.
+	// outerHeader is the total length of the fields magic, version, form and content.
 	outerHeader = len(magic) + 3
 	checksum    = 4
 
@@ -32,24 +32,26 @@ const (
 	// maxRecipient is the length of the longest recipient, as text.
 	maxRecipient = 256
 
-	// window is that of the compressor, and maxWindow the largest that is decompressed.
+	// window is the compressor's window size. maxWindow is the largest window that a reader accepts.
 	window    = 4 << 20
 	maxWindow = 8 << 20
-	// readStep is how much space the reader of a payload has at least.
+	// readStep is the least amount of free space that the reader of a payload begins with.
 	readStep = 64 << 10
-	// typicalPayload is more than what a piece has, but for a large record at its end.
+	// typicalPayload is larger than the payload of most pieces. Only a large record at the end of a
+	// piece makes a payload larger.
 	typicalPayload = 26 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Options are how a piece or blob is sealed. The zero value compresses fast, and does not encrypt.
+// Options say how a piece or blob is sealed. The zero value compresses fast and does not encrypt.
 type Options struct {
-	// Recipients are whom the data is encrypted for; if there are none, it is not encrypted.
+	// Recipients can decrypt the data. If there are no recipients, the data is not encrypted.
 	Recipients Recipients
-	// Level is that of the compressor, from 1, which is the fastest and the default, to 4.
+	// Level is the compression level, from 1, the fastest and the default, to 4.
 	Level int
-	// Space is memory for the sealed bytes, which is used as far as it goes, and belongs to them then.
+	// Space is memory for the sealed bytes. They use as much of the space as they need, and own it
+	// afterwards.
 	Space []byte
 }
 
@@ -66,15 +68,15 @@ func (o Options) check() error {
 
 func (o Options) level() int { return max(o.Level, int(zstd.SpeedFastest)) }
 
-// encoders has compressors that are not in use, by level. A compressor has some MiB of tables.
+// encoders has the compressors that are not in use, by level. A compressor has tables of some MiB.
 var encoders [zstd.SpeedBestCompression + 1]sync.Pool
 
-// sealer puts a payload into its layers while it is written.
+// sealer puts a payload into its layers while the payload is being written.
 type sealer struct {
 	sealed  bytes.Buffer
 	level   int
 	encoder *zstd.Encoder
-	// encrypted is between the encoder and the buffer; nil without encryption.
+	// encrypted encrypts the output of encoder into sealed. It is nil without encryption.
 	encrypted io.WriteCloser
 }
 
@@ -119,7 +121,8 @@ func newSealer(content byte, o Options) (*sealer, error) {
 // Write implements io.Writer.
 func (s *sealer) Write(p []byte) (int, error) { return s.encoder.Write(p) }
 
-// finish ends all layers. The sealer cannot be used afterwards.
+// finish ends all layers, and returns the sealed bytes and their Sum. The sealer cannot be used
+// afterwards.
 func (s *sealer) finish() ([]byte, Sum, error) {
 	err := s.encoder.Close()
 	if err == nil && s.encrypted != nil {
@@ -138,7 +141,7 @@ func (s *sealer) finish() ([]byte, Sum, error) {
 	return s.sealed.Bytes(), SumOf(s.sealed.Bytes()), nil
 }
 
-// release gives the compressor back. It may be called twice.
+// release returns the compressor to the pool. It may be called twice.
 func (s *sealer) release() {
 	if s.encoder != nil {
 		s.encoder.Reset(nil)
@@ -147,21 +150,22 @@ func (s *sealer) release() {
 	}
 }
 
-// Info is what can be said of sealed bytes without an identity.
+// Info describes sealed bytes as far as that is possible without an identity.
 type Info struct {
 	// Piece is set for a piece, and unset for a blob.
 	Piece bool
-	// Recipients are whom the bytes are encrypted for ("age1..."); empty if they are not encrypted.
+	// Recipients are the recipients ("age1...") that the bytes are encrypted for. It is empty if the
+	// bytes are not encrypted.
 	Recipients []string
 }
 
-// Inspect checks the outer checksum of sealed bytes, and returns what they are.
+// Inspect checks the outer checksum of sealed bytes and returns a description of them.
 func Inspect(data []byte) (Info, error) {
 	o, err := openOuter(data)
 	return Info{Piece: o.content == contentPiece, Recipients: o.recipients}, err
 }
 
-// outer is the outermost layer.
+// outer is the outermost layer, decoded.
 type outer struct {
 	content    byte
 	encrypted  bool
@@ -169,8 +173,8 @@ type outer struct {
 	body       []byte
 }
 
-// openOuter checks the outermost layer. The version comes before the checksum, because a newer one
-// may have another checksum.
+// openOuter checks the outermost layer. It checks the version before the checksum, because a newer
+// version may use another checksum.
 func openOuter(data []byte) (outer, error) {
 	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
 		return outer{}, corrupt("it does not begin like data of a backup (%d bytes)", len(data))
@@ -227,7 +231,8 @@ func openOuter(data []byte) (outer, error) {
 	return o, nil
 }
 
-// uvarint takes a number off the body; ok is unset if there is none, or it is above a limit.
+// uvarint removes a number from the front of the body. ok is false if the body has no number there,
+// or if the number is above the limit.
 func (o *outer) uvarint(limit uint64) (n int, ok bool) {
 	value, length := binary.Uvarint(o.body)
 	if length <= 0 || value > limit {
@@ -237,10 +242,10 @@ func (o *outer) uvarint(limit uint64) (n int, ok bool) {
 	return int(value), true
 }
 
-// decoders has decompressors that are not in use.
+// decoders has the decompressors that are not in use.
 var decoders sync.Pool
 
-// payload decrypts and decompresses the body, into space if that is large enough.
+// payload decrypts and decompresses the body. It uses space if that is large enough.
 func (o *outer) payload(identities Identities, space []byte) ([]byte, error) {
 	var body io.Reader = bytes.NewReader(o.body)
 	if o.encrypted {
@@ -267,8 +272,9 @@ func (o *outer) payload(identities Identities, space []byte) ([]byte, error) {
 	if err := decoder.Reset(body); err != nil {
 		return nil, corrupt("it cannot be decompressed: %w", err)
 	}
-	// Typical pieces shrink to a quarter at most, and have no more than typicalPayload. The space
-	// grows with what is read, and not with what the data says about itself.
+	// Most pieces shrink to no less than a quarter, and most payloads are no larger than
+	// typicalPayload. The space grows with the bytes that were read. The sizes that the data claims
+	// are not trusted.
 	payload := space[:0]
 	if least := len(o.body) + readStep; cap(space) < least {
 		payload = make([]byte, 0,
@@ -277,7 +283,7 @@ func (o *outer) payload(identities Identities, space []byte) ([]byte, error) {
 	for {
 		if len(payload) == cap(payload) {
 			if len(payload) == MaxPayload {
-				// One byte more is too much.
+				// A single further byte exceeds the limit.
 				if n, err := decoder.Read(make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
 					return payload, nil
 				}
@@ -301,7 +307,7 @@ func (o *outer) payload(identities Identities, space []byte) ([]byte, error) {
 	}
 }
 
-// openPayload opens all layers, and checks and removes the payload's checksum. The payload is in
+// openPayload opens all layers, and checks and removes the payload's checksum. The payload uses
 // space if that is large enough.
 func openPayload(data []byte, content byte, what string, identities Identities,
 	space []byte) ([]byte, error) {

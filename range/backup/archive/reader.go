@@ -12,15 +12,16 @@ import (
 // Reader returns the records of a piece. It is for one goroutine.
 type Reader struct {
 	sequence sequence
-	// rest is what was not read of the records, and size how long they are together.
+	// rest has the encoded records that were not read yet. size is the length of all encoded records.
 	rest []byte
 	size int
-	// count is how many records the piece says that it has, and read how many were read.
+	// count is the number of records that the piece claims to have. read is the number of records that
+	// Next has returned.
 	count, read uint64
 	key         []byte
-	// failed is the error after which Next returns nothing more.
+	// failed is the error that ended the reading. Next returns it from then on.
 	failed error
-	// space is the memory that the payload is in.
+	// space is the memory that holds the payload.
 	space []byte
 }
 
@@ -34,9 +35,9 @@ func Open(data []byte, identities Identities) (*Reader, error) {
 	return r, nil
 }
 
-// Reset opens another piece, as Open does, in the memory of the one before: what Next has returned
-// of that one is not valid any more. The zero Reader can be reset. After an error the Reader cannot
-// be read, but reset.
+// Reset opens another piece, as Open does, and reuses the memory of the earlier piece: records that
+// Next has returned from the earlier piece are no longer valid. The zero Reader can be reset. After
+// an error the Reader must be reset before it can be read again.
 func (r *Reader) Reset(data []byte, identities Identities) error {
 	payload, err := openPayload(data, contentPiece, "piece of records", identities, r.space)
 	if err != nil {
@@ -48,7 +49,7 @@ func (r *Reader) Reset(data []byte, identities Identities) error {
 	return r.failed
 }
 
-// begin reads what comes before and after the records.
+// begin reads the parts of the payload before and after the records.
 func (r *Reader) begin(payload []byte) error {
 	length, n := binary.Uvarint(payload)
 	if n <= 0 || length > maxHeader || length > uint64(len(payload)-n) {
@@ -77,11 +78,12 @@ func (r *Reader) begin(payload []byte) error {
 // Header says what the piece contains. It must not be changed.
 func (r *Reader) Header() Header { return r.sequence.header }
 
-// Count is how many records the piece has. Next finds out if that is not true.
+// Count is the number of records that the piece claims to have. Next returns an error if the real
+// number differs.
 func (r *Reader) Count() int { return int(r.count) }
 
-// Next returns the next record; io.EOF after the last one. The key is valid until the next call,
-// the value until Reset: it is a part of all that was decompressed.
+// Next returns the next record, or io.EOF after the last record. The key is valid until the next
+// call. The value is valid until Reset, because it is a slice of the decompressed payload.
 func (r *Reader) Next() (Record, error) {
 	if r.failed != nil {
 		return Record{}, r.failed
@@ -110,14 +112,14 @@ func (r *Reader) Next() (Record, error) {
 	return record, nil
 }
 
-// decode takes a record off the rest; ok is unset if there is none.
+// decode removes a record from the front of rest. ok is false if rest has no whole record.
 func (r *Reader) decode() (record Record, ok bool) {
 	flags := r.rest[0]
 	r.rest = r.rest[1:]
 	if flags&^flagsKnown != 0 || flags&flagSameKey != 0 && !r.sequence.begun {
 		return record, false
 	}
-	// r.key is a copy of its own: follow reads it into the sequence.
+	// r.key is a buffer of its own, apart from the key that follow stores in the sequence.
 	r.key = append(r.key[:0], r.sequence.key...)
 	if flags&flagSameKey == 0 {
 		common, ok1 := r.uvarint(uint64(len(r.key)))
@@ -158,14 +160,15 @@ func (r *Reader) decode() (record Record, ok bool) {
 	return record, true
 }
 
-// take takes bytes off the rest, which has so many.
+// take removes n bytes from the front of rest. rest must have that many bytes.
 func (r *Reader) take(n uint64) []byte {
 	taken := r.rest[:n:n]
 	r.rest = r.rest[n:]
 	return taken
 }
 
-// uvarint takes a number off the rest; ok is unset if there is none, or it is above a limit.
+// uvarint removes a number from the front of rest. ok is false if there is no number, or if the
+// number is above the limit.
 func (r *Reader) uvarint(limit uint64) (value uint64, ok bool) {
 	value, n := binary.Uvarint(r.rest)
 	if n <= 0 || value > limit {
@@ -175,7 +178,7 @@ func (r *Reader) uvarint(limit uint64) (value uint64, ok bool) {
 	return value, true
 }
 
-// varint takes a signed number off the rest.
+// varint removes a signed number from the front of rest.
 func (r *Reader) varint() (value int64, ok bool) {
 	value, n := binary.Varint(r.rest)
 	if n <= 0 {

@@ -9,13 +9,14 @@ import (
 	"filippo.io/age"
 )
 
-// Recipients are whom data is encrypted for. Only the holders of their identities can read it.
+// Recipients are the public keys that data is encrypted for. Only the holders of the matching
+// identities can read the data.
 type Recipients []*age.X25519Recipient
 
-// Identities are secrets that decrypt what was encrypted for their recipients.
+// Identities are secret keys. They decrypt data that was encrypted for the matching recipients.
 type Identities []*age.X25519Identity
 
-// ParseRecipients reads recipients ("age1..."), which age-keygen prints. Each is taken once.
+// ParseRecipients parses recipients ("age1...") as age-keygen prints them. It drops duplicates.
 func ParseRecipients(texts ...string) (Recipients, error) {
 	var all Recipients
 	seen := map[string]bool{}
@@ -48,8 +49,8 @@ func (r Recipients) Strings() []string {
 	return texts
 }
 
-// ParseIdentities reads the text of an identity file, as age-keygen writes it: an identity a line,
-// and comments behind number signs. No error quotes the text, which is secret.
+// ParseIdentities parses an identity file as age-keygen writes it: one identity in a line, and
+// comments after number signs. No error quotes the text, because the text is secret.
 func ParseIdentities(text string) (Identities, error) {
 	if strings.HasPrefix(text, "-----BEGIN AGE ENCRYPTED FILE-----") ||
 		strings.HasPrefix(text, "age-encryption.org/") {
@@ -76,7 +77,7 @@ func ParseIdentities(text string) (Identities, error) {
 	return all, nil
 }
 
-// Recipients returns whose identities these are.
+// Recipients returns the recipients that match the identities.
 func (i Identities) Recipients() Recipients {
 	all := make(Recipients, len(i))
 	for at, identity := range i {
@@ -85,7 +86,7 @@ func (i Identities) Recipients() Recipients {
 	return all
 }
 
-// decrypt returns a reader of what was encrypted for recipients.
+// decrypt returns a reader of the decrypted body.
 func decrypt(body io.Reader, recipients []string, identities Identities) (io.Reader, error) {
 	missing := func() error {
 		text := "give the identity file (AGE-SECRET-KEY-1...) of " + strings.Join(recipients, " or ")

@@ -18,19 +18,19 @@ const (
 	Tombstone
 )
 
-// MaxKey is the length of the longest key, in bytes: a user key behind the four bytes of the id of a
-// keyspace and the two of a hash number.
+// MaxKey is the length of the longest key, in bytes: four bytes for the id of a keyspace, two for a
+// hash number, and the longest user key.
 const MaxKey = keys.MaxKeySize + 6
 
 // Record is one version of a key.
 type Record struct {
 	// Key is the user key.
 	Key []byte
-	// Timestamp is that of the version.
+	// Timestamp is the timestamp of the version.
 	Timestamp hlc.Timestamp
 	Kind      RecordKind
-	// Expiry is when the value expires, in nanoseconds since the Unix epoch; 0 is never. A tombstone
-	// has none.
+	// Expiry is the time at which the value expires, in nanoseconds since the Unix epoch. Zero means
+	// that the value never expires. A tombstone has no expiry.
 	Expiry int64
 	// Value is empty for a tombstone.
 	Value []byte
@@ -45,17 +45,18 @@ const (
 	flagsKnown = flagTombstone | flagExpiry | flagLogical | flagSameKey
 )
 
-// sequence checks that records follow each other as the header of their piece and the order want
-// it. A Writer and a Reader have one each.
+// sequence checks that each record is within the bounds of the piece's header and in the right
+// order after the record before. A Writer and a Reader have one sequence each.
 type sequence struct {
 	header Header
-	// key and timestamp are those of the record before, if begun.
+	// key and timestamp belong to the record before. They are set if begun is.
 	key       []byte
 	timestamp hlc.Timestamp
 	begun     bool
 }
 
-// check says what is wrong with the next record. The errors wrap nothing but wrong or ErrOrder.
+// check returns an error if the next record is not allowed. The error wraps nothing but wrong or
+// ErrOrder.
 func (s *sequence) check(r *Record, wrong error) error {
 	switch {
 	case len(r.Key) > MaxKey:
@@ -89,12 +90,12 @@ func (s *sequence) check(r *Record, wrong error) error {
 	return nil
 }
 
-// follow makes a record the one before.
+// follow stores a record as the record before.
 func (s *sequence) follow(r *Record) {
 	s.key, s.timestamp, s.begun = append(s.key[:0], r.Key...), r.Timestamp, true
 }
 
-// wall is what the wall time of the next record is stored relative to.
+// wall is the wall time that the wall time of the next record is stored relative to.
 func (s *sequence) wall() int64 {
 	if s.begun {
 		return s.timestamp.Wall
@@ -102,7 +103,7 @@ func (s *sequence) wall() int64 {
 	return s.header.At.Wall
 }
 
-// shared is how many bytes two keys begin with in common.
+// shared is the length of the longest common prefix of two keys.
 func shared(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -113,5 +114,6 @@ func shared(a, b []byte) int {
 	return n
 }
 
-// recordOverhead is more than a record takes in a payload beside its key and value.
+// recordOverhead is larger than the space that a record needs in a payload beside its key and
+// value.
 const recordOverhead = 64

@@ -19,7 +19,7 @@ func SumOf(data []byte) Sum {
 	return Sum{SHA256: hex.EncodeToString(digest[:]), Size: int64(len(data))}
 }
 
-// Check returns ErrCorrupt if bytes are not those of the Sum.
+// Check returns ErrCorrupt if the Sum of the data is another one.
 func (s Sum) Check(data []byte) error {
 	if int64(len(data)) != s.Size {
 		return corrupt("it has %d bytes, and should have %d", len(data), s.Size)

@@ -8,11 +8,13 @@ import (
 )
 
 const (
-	// flushSize is how much payload a Writer collects before it hands that to the compressor.
+	// flushSize is the number of bytes of payload that a Writer collects before it passes them to the
+	// compressor.
 	flushSize = 64 << 10
-	// trailer is the length of what follows the records of a piece.
+	// trailer is the length of the fields after the records of a piece.
 	trailer = 8 + checksum
-	// sealReserve is more than the compressor and the encryption hold back or add.
+	// sealReserve is larger than the number of bytes that the compressor and the encryption hold back
+	// or add.
 	sealReserve = 2 << 20
 )
 
@@ -20,7 +22,8 @@ const (
 type Writer struct {
 	sealer   *sealer
 	sequence sequence
-	// pending is payload that the compressor has not got. The checksum covers what it has got.
+	// pending is the payload that the compressor has not received yet. The checksum covers the payload
+	// that the compressor has received.
 	pending  []byte
 	checksum uint32
 	// size is the length of the payload so far.
@@ -76,7 +79,7 @@ func (w *Writer) Add(r Record) error {
 	return nil
 }
 
-// append appends a record, as it follows the one before.
+// append appends the encoding of a record to b, relative to the record before.
 func (s *sequence) append(b []byte, r *Record) []byte {
 	flags := byte(0)
 	if r.Kind == Tombstone {
@@ -111,7 +114,7 @@ func (s *sequence) append(b []byte, r *Record) []byte {
 	return b
 }
 
-// flush hands the pending payload to the compressor.
+// flush passes the pending payload to the compressor.
 func (w *Writer) flush() error {
 	w.checksum = crc32.Update(w.checksum, castagnoli, w.pending)
 	_, err := w.sealer.Write(w.pending)
@@ -125,11 +128,11 @@ func (w *Writer) flush() error {
 // Size is the length of the payload so far, before compression.
 func (w *Writer) Size() int { return w.size }
 
-// SealedSize is the length of the sealed piece so far, without what the compressor still holds
-// back.
+// SealedSize is the length of the sealed piece so far. Bytes that the compressor still holds back
+// are not counted.
 func (w *Writer) SealedSize() int { return w.sealer.sealed.Len() }
 
-// Count is how many records were added.
+// Count is the number of records that were added.
 func (w *Writer) Count() int { return int(w.count) }
 
 // Finish returns the sealed piece, and its Sum. The Writer cannot be used afterwards.
@@ -149,7 +152,7 @@ func (w *Writer) Finish() ([]byte, Sum, error) {
 	return w.sealer.finish()
 }
 
-// Close gives up a piece that is not finished. After Finish it does nothing.
+// Close discards a piece that is not finished. After Finish it does nothing.
 func (w *Writer) Close() {
 	w.done = true
 	w.sealer.release()

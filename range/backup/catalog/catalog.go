@@ -15,25 +15,25 @@ import (
 type Catalog struct {
 	target     target.Target
 	identities archive.Identities
-	// overlayBytes bounds an overlay.
+	// overlayBytes is the maximum size of an overlay in bytes.
 	overlayBytes int
 }
 
-// New makes a Catalog. Without identities it reads what is not encrypted. The target stays its
-// caller's.
+// New makes a Catalog. A Catalog without identities can read only what is not encrypted. The caller
+// still owns the target, and closes it.
 func New(store target.Target, identities archive.Identities) *Catalog {
 	return &Catalog{target: store, identities: identities, overlayBytes: overlayBytes}
 }
 
-// SetOverlayBytes bounds the keys and values of a log that Records has in memory, but for a row that
-// is larger. The default is 64 MiB.
+// SetOverlayBytes limits the keys and values of a log that Records holds in memory. A single row
+// may be larger. The default is 64 MiB.
 func (c *Catalog) SetOverlayBytes(n int) { c.overlayBytes = n }
 
 // Contents are the backups of a target.
 type Contents struct {
-	// Complete are the complete ones.
+	// Complete are the heads of the complete backups.
 	Complete manifest.Heads
-	// Unfinished are the others: being made, given up, or being deleted.
+	// Unfinished are the other backups. They are being made, were given up, or are being deleted.
 	Unfinished []Unfinished
 }
 
@@ -42,11 +42,11 @@ type Unfinished struct {
 	ID      string
 	Objects int
 	Bytes   int64
-	// Changed is when an object was written last.
+	// Changed is the time at which the last object of the backup was written.
 	Changed time.Time
 }
 
-// List lists the backups. A head that cannot be read is an error with its name.
+// List lists the backups. If a head cannot be read, List returns an error with the head's name.
 func (c *Catalog) List(ctx context.Context) (*Contents, error) {
 	contents := &Contents{Complete: make(manifest.Heads)}
 	at := -1
@@ -102,7 +102,7 @@ func (c *Catalog) Head(ctx context.Context, id string) (*manifest.Head, error) {
 	return head, nil
 }
 
-// unseal reads a sealed object.
+// unseal reads and unseals an object.
 func (c *Catalog) unseal(ctx context.Context, name, kind string) ([]byte, error) {
 	sealed, err := c.target.Get(ctx, name)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Catalog) unseal(ctx context.Context, name, kind string) ([]byte, error)
 	return data, nil
 }
 
-// Manifest reads what a complete backup contains.
+// Manifest reads the manifest of a complete backup.
 func (c *Catalog) Manifest(ctx context.Context, id string) (*manifest.Manifest, error) {
 	name := manifest.ManifestName(id)
 	data, err := c.unseal(ctx, name, manifest.ManifestKind)
@@ -132,8 +132,8 @@ func (c *Catalog) Manifest(ctx context.Context, id string) (*manifest.Manifest, 
 	return m, nil
 }
 
-// Layers reads the manifests of the chain of a backup, from the full one on, and checks that they
-// fit.
+// Layers reads the manifests of a backup's chain, beginning with the full backup, and checks that
+// they fit together.
 func (c *Catalog) Layers(ctx context.Context, id string) (manifest.Layers, error) {
 	heads := make(manifest.Heads)
 	for at := id; at != ""; {
@@ -166,7 +166,7 @@ func (c *Catalog) Layers(ctx context.Context, id string) (manifest.Layers, error
 	return layers, layers.Check(chain)
 }
 
-// Piece reads a piece into a Reader, and compares it with what its manifest says.
+// Piece reads a piece into a Reader, and compares the piece with its description in the manifest.
 func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest, p *manifest.Piece,
 	r *archive.Reader) error {
 	if err := c.object(ctx, p, r); err != nil {
@@ -180,7 +180,7 @@ func (c *Catalog) Piece(ctx context.Context, m *manifest.Manifest, p *manifest.P
 	return nil
 }
 
-// object reads the object of a piece into a Reader, and compares its sum.
+// object reads the object of a piece into a Reader, and compares the object's sum.
 func (c *Catalog) object(ctx context.Context, p *manifest.Piece, r *archive.Reader) error {
 	data, err := c.target.Get(ctx, p.Name)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"filippo.io/age"
 	"pgregory.net/rapid"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -34,6 +35,8 @@ type history struct {
 	versions map[string][]archive.Record
 	splits   []string
 	backups  uint32
+	// recipients can read the backups; none: everybody.
+	recipients archive.Recipients
 }
 
 func newHistory() *history {
@@ -132,7 +135,7 @@ func (h *history) Nodes(context.Context) ([]keys.NodeID, error) { return []keys.
 func (h *history) Export(ctx context.Context, _ keys.NodeID,
 	task *job.Task) (*manifest.Done, error) {
 	w, err := export.NewWorker(export.Config{Source: h, Target: h.store, Random: rand.Uint64,
-		PieceBytes: 40})
+		PieceBytes: 40, Recipients: h.recipients})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +149,7 @@ func (h *history) Export(ctx context.Context, _ keys.NodeID,
 func (h *history) backup(t interface{ Fatalf(string, ...any) }, parent string) *manifest.Head {
 	h.backups++
 	s := job.Spec{ID: manifest.NewID(began, h.backups), Kind: manifest.Full, Parent: parent,
-		Keep: time.Hour, Began: began}
+		Keep: time.Hour, Began: began, Recipients: h.recipients}
 	if parent != "" {
 		s.Kind = manifest.Incremental
 	}
@@ -281,6 +284,63 @@ func TestDelete(t *testing.T) {
 	}
 	if left := h.store.Objects(); len(left) > 0 {
 		t.Errorf("left over: %v", slices.Collect(maps.Keys(left)))
+	}
+}
+
+// crashed is a target whose user crashes before anything is deleted.
+type crashed struct{ target.Target }
+
+func (crashed) Delete(context.Context, string) error { return errors.New("crashed") }
+
+// What a crash leaves of the probe of the target goes with the backup.
+func TestDeleteFindsProbes(t *testing.T) {
+	h, c, _ := chain(t)
+	before := len(h.store.Objects())
+	id := manifest.NewID(began, 99)
+	if err := target.Probe(t.Context(), crashed{h.store}, manifest.ProbePrefix(id)); err == nil {
+		t.Fatal("the probe has not crashed")
+	}
+	contents, err := c.List(t.Context())
+	if err != nil || len(contents.Unfinished) != 1 || contents.Unfinished[0].ID != id {
+		t.Fatalf("%v: %+v", err, contents)
+	}
+	if n, err := c.Delete(t.Context(), id); err != nil || n != 1 ||
+		len(h.store.Objects()) != before {
+		t.Errorf("%d objects removed: %v", n, err)
+	}
+}
+
+// A backup that cannot be decrypted is verified by its checksums, whatever a crash has left of the
+// trials of the target.
+func TestVerifySealed(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory()
+	if h.recipients, err = archive.ParseRecipients(id.Recipient().String()); err != nil {
+		t.Fatal(err)
+	}
+	h.write("k01", archive.Record{Kind: archive.Value, Value: []byte("v")})
+	head := h.backup(t, "")
+	h.store.Set(manifest.CheckName(head.ID), []byte("check"))
+	h.store.Set(manifest.ProbePrefix(head.ID)+"x", []byte("probe"))
+	c := catalog.New(h.store, nil)
+	found, err := c.Verify(t.Context(), "", nil)
+	if err != nil || !found.Sealed || len(found.Problems) > 0 {
+		t.Errorf("%v: %+v", err, found)
+	}
+	for name, data := range h.store.Objects() {
+		if manifest.IsTrial(name) || manifest.IsHead(name) {
+			continue
+		}
+		changed := bytes.Clone(data)
+		changed[len(changed)/2] ^= 1
+		h.store.Set(name, changed)
+		if found, err := c.Verify(t.Context(), "", nil); err != nil || len(found.Problems) == 0 {
+			t.Errorf("%s was changed: %v, %+v", name, err, found)
+		}
+		h.store.Set(name, data)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // ErrNoCoordination: a backup has no coordination store.
 var ErrNoCoordination = errors.New("the backup has no coordination store")
 
-// Coordination reads a copy of the coordination store, or changes of one, part by part.
+// Coordination reads a copy of the coordination store, or a set of its changes, part by part.
 func (c *Catalog) Coordination(ctx context.Context, blob *manifest.Blob,
 	part func([]byte) error) error {
 	if blob == nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 )
 
-// ErrNeeded: other backups continue the one that is to be deleted.
+// ErrNeeded: other backups continue the backup that should be deleted.
 var ErrNeeded = errors.New("other backups continue it")
 
-// Delete removes a backup and everything that was written for it, complete or not, unless others
-// continue it. It may be repeated. It returns how many objects were removed.
+// Delete removes all objects of a backup, complete or not. It removes nothing if other backups
+// continue the backup. Delete may be repeated. It returns the number of removed objects.
 func (c *Catalog) Delete(ctx context.Context, id string) (removed int, err error) {
 	if bad := manifest.CheckID(id); bad != "" {
 		return 0, errors.New(bad)
@@ -28,7 +28,7 @@ func (c *Catalog) Delete(ctx context.Context, id string) (removed int, err error
 				ErrNeeded, head.ID)
 		}
 	}
-	// The head first: from then on the backup is in no list of complete ones.
+	// The head goes first: from then on the backup is in no list of complete backups.
 	if err := c.target.Delete(ctx, manifest.HeadName(id)); err != nil {
 		return 0, err
 	}

@@ -1,8 +1,9 @@
-// Package catalog reads what is in a target, without a cluster: which backups there are, what each
-// contains, the records of a keyspace as a chain of backups has them, and whether all of it is what
-// was written.
+// Package catalog reads a target without a cluster. It lists the backups, reads their manifests,
+// reads the records of a keyspace from a chain of backups, and verifies that all objects are as
+// they were written.
 //
-// A chain is read as layers, the latest first. Of each row, the version in the latest layer that
-// has one is what could be read at the moment of the chain's last backup: Records merges the layers
-// row by row, with the present piece of each layer and the memory of the one before.
+// A chain is read as layers, the latest layer first. The value of a row at the moment of the
+// chain's last backup is the version in the latest layer that has a version of the row. Records
+// merges the layers row by row. For each layer it holds at most two pieces in memory: the piece
+// that is being read, and the piece before, whose memory the next piece will use.
 package catalog

@@ -11,17 +11,19 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 )
 
-// Expired is what Expire has removed.
+// Expired says what Expire has removed.
 type Expired struct {
-	// Backups are ids. Rounds counts rounds of logs, Objects everything.
+	// Backups are the ids of the removed backups. Rounds is the number of removed rounds of logs.
+	// Objects is the number of all removed objects.
 	Backups []string
 	Rounds  int
 	Objects int
 }
 
-// Expire removes what a schedule of a cluster has made and what no restore to a moment from `keep`
-// on needs: backups before the newest one at or before keep, unless one that stays continues them,
-// and rounds of logs that end before that backup. It may be repeated.
+// Expire removes the backups and rounds of a schedule that no restore to `keep` or a later moment
+// needs. The base is the newest backup of the schedule at or before keep. Expire removes the
+// earlier backups of the schedule, unless a backup that stays continues them, and the rounds of
+// logs that end before the base. It may be repeated.
 func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 	keep hlc.Timestamp) (e Expired, err error) {
 	contents, err := c.List(ctx)
@@ -46,7 +48,7 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 		}
 	}
 	needed := contents.Complete.NeededBy(stays)
-	for _, head := range slices.Backward(heads) { // a backup before those that it continues
+	for _, head := range slices.Backward(heads) { // each backup before the backups that it continues
 		if stays[head.ID] != nil || needed[head.ID] {
 			continue
 		}
@@ -76,8 +78,8 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 	return e, nil
 }
 
-// expireLog removes the rounds of a log that end at or before a moment: all but the last one that
-// begins at or before it.
+// expireLog removes the rounds of a log before the round that contains base: the last round that
+// begins at or before base stays, with all later rounds.
 func (c *Catalog) expireLog(ctx context.Context, l *Log, base hlc.Timestamp, e *Expired) error {
 	if l.Rounds == 0 || !l.First.Less(base) {
 		return nil
@@ -95,7 +97,7 @@ func (c *Catalog) expireLog(ctx context.Context, l *Log, base hlc.Timestamp, e *
 			stays = after
 		}
 	}
-	// The descriptions first: from then on nobody reads the pieces.
+	// The descriptions go first: from then on nobody reads the pieces.
 	for _, prefix := range []string{manifest.RoundsPrefix(l.ID), manifest.LogDataPrefix(l.ID)} {
 		n, err := c.remove(ctx, prefix, func(name string) bool {
 			after, ok := manifest.RoundOf(l.ID, name)
@@ -115,5 +117,6 @@ func (c *Catalog) expireLog(ctx context.Context, l *Log, base hlc.Timestamp, e *
 	return nil
 }
 
-// sweepAfter is for how long what a crashed writer may have left is not touched.
+// sweepAfter is the age that leftovers of a writer must have before they are removed. Younger ones
+// may belong to a writer that is still running.
 const sweepAfter = 24 * time.Hour

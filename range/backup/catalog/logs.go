@@ -13,13 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// Log is a log of a target.
+// Log describes a log in a target.
 type Log struct {
 	*manifest.LogHead
-	// Through is a moment to which the log has all changes: the After of its last round. Its At, which
-	// an encrypted log shows to nobody without an identity, is later by the interval of the log.
+	// Through is a moment up to which the log certainly has all changes: the After of its last round.
+	// The log really reaches the At of that round, which is later by the interval of the log. In an
+	// encrypted log, only the holder of an identity can read that At.
 	Through hlc.Timestamp
-	// First is the After of the first round that is still there; zero: there is no round.
+	// First is the After of the oldest round that still exists. It is zero if there is no round.
 	First  hlc.Timestamp
 	Rounds int
 }
@@ -79,7 +80,8 @@ func (c *Catalog) LogHead(ctx context.Context, id string) (*manifest.LogHead, er
 	return head, nil
 }
 
-// Round reads the round of a log that begins after a moment, or target.ErrNotFound.
+// Round reads the round of a log whose After is a given moment. It returns target.ErrNotFound if
+// there is no such round.
 func (c *Catalog) Round(ctx context.Context, id string, after hlc.Timestamp) (*manifest.Round,
 	error) {
 	name := manifest.RoundName(id, after)
@@ -97,7 +99,8 @@ func (c *Catalog) Round(ctx context.Context, id string, after hlc.Timestamp) (*m
 	return r, nil
 }
 
-// rounds reads the rounds of a log from the one that has a moment to the one that has another.
+// rounds reads the rounds of a log from the round that contains `from` to the round that contains
+// `to`.
 func (c *Catalog) rounds(ctx context.Context, id string, from, to hlc.Timestamp) ([]*manifest.Round,
 	error) {
 	begins, err := c.before(ctx, id, from)
@@ -124,17 +127,18 @@ func (c *Catalog) rounds(ctx context.Context, id string, from, to hlc.Timestamp)
 	return rounds, nil
 }
 
-// errUncovered: a log does not have a moment.
+// errUncovered: a log does not contain a moment.
 var errUncovered = errors.New("the moment is not in the log")
 
-// before is the After of the last round that begins before a moment.
+// before returns the After of the last round that begins at or before a moment.
 func (c *Catalog) before(ctx context.Context, id string, at hlc.Timestamp) (found hlc.Timestamp,
 	err error) {
 	head, err := c.LogHead(ctx, id)
 	if err != nil {
 		return found, err
 	}
-	// A round may take long when the target or the cluster was away for long.
+	// The search goes back day by day. A round is longer than a day if the target or the cluster was
+	// unavailable for longer than a day.
 	for day := at.Time(); found.IsZero(); day = day.Add(-24 * time.Hour) {
 		for object, err := range c.target.List(ctx, manifest.RoundsOfDay(id, day)) {
 			if err != nil {
@@ -152,8 +156,8 @@ func (c *Catalog) before(ctx context.Context, id string, at hlc.Timestamp) (foun
 	return found, nil
 }
 
-// Point reads what a restore needs: of a backup to its moment without a log, and otherwise to a
-// moment that a log has.
+// Point reads the descriptions that a restore needs. Without a log the moment is the moment of the
+// backup. With a log it is any moment that the log contains.
 func (c *Catalog) Point(ctx context.Context, backup, log string, at hlc.Timestamp) (*manifest.Point,
 	error) {
 	layers, err := c.Layers(ctx, backup)
@@ -170,22 +174,22 @@ func (c *Catalog) Point(ctx context.Context, backup, log string, at hlc.Timestam
 	return manifest.NewPoint(layers, rounds, at)
 }
 
-// Resolved is what a restore to a moment begins with.
+// Resolved names the backup and the log from which a moment is restored.
 type Resolved struct {
-	// Backup is the newest backup at or before the moment, Log the log with what has changed from
-	// then on; empty: the moment is that of the backup.
+	// Backup is the newest backup at or before the moment. Log is the log with the changes from the
+	// backup's moment on. Log is empty if the moment is that of the backup.
 	Backup, Log string
 	At          hlc.Timestamp
 }
 
-// Newest stands for the last moment that can be restored.
+// Newest stands for the latest moment that can be restored.
 var Newest = hlc.Timestamp{Wall: 1<<63 - 1}
 
-// ErrNoPoint: the target has no backup and log with which a moment can be restored.
+// ErrNoPoint: the target has no backup and log from which the moment can be restored.
 var ErrNoPoint = errors.New("the moment cannot be restored")
 
-// Resolve finds out how a moment can be restored, or Newest. Logs that are encrypted need an
-// identity.
+// Resolve finds the backup and the log for a restore to a moment, or to Newest. Encrypted logs need
+// an identity.
 func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp) (Resolved, error) {
 	contents, err := c.List(ctx)
 	if err != nil {
@@ -229,7 +233,7 @@ func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp) (Resolved, erro
 	return best, nil
 }
 
-// noPoint says which moments can be restored instead of one that cannot.
+// noPoint returns an error which says that a moment cannot be restored, and which moments can.
 func (c *Catalog) noPoint(at hlc.Timestamp, contents *Contents, logs []Log) error {
 	moment := func(ts hlc.Timestamp) string { return ts.Time().Format(time.RFC3339) }
 	var there []string
@@ -249,7 +253,8 @@ func (c *Catalog) noPoint(at hlc.Timestamp, contents *Contents, logs []Log) erro
 		c.target, moment(at), strings.Join(there, ", and from "))
 }
 
-// base is the newest backup from which on a log has all changes, at or before a moment; nil: none.
+// base returns the newest backup at or before a moment from which the log has all later changes. It
+// returns nil if there is none.
 func (l *Log) base(heads manifest.Heads, at hlc.Timestamp) (found *manifest.Head) {
 	for _, head := range heads.Sorted() {
 		if head.Cluster == l.Cluster && l.First.LessEq(head.At.Timestamp) && head.At.LessEq(at) &&
@@ -260,10 +265,11 @@ func (l *Log) base(heads manifest.Heads, at hlc.Timestamp) (found *manifest.Head
 	return found
 }
 
-// Restorable is a time of which a log and the backups have every moment.
+// Restorable is a period. Every moment in it can be restored from a log and the backups.
 type Restorable struct{ From, Through hlc.Timestamp }
 
-// Restorable says which moments a log has together with the backups; false: none.
+// Restorable returns the moments that can be restored from the log and the backups. It returns
+// false if there are none.
 func (l *Log) Restorable(heads manifest.Heads) (Restorable, bool) {
 	for _, head := range heads.Sorted() {
 		if l.Rounds > 0 && l.base(manifest.Heads{head.ID: head}, l.Through) != nil {
@@ -273,14 +279,14 @@ func (l *Log) Restorable(heads manifest.Heads) (Restorable, bool) {
 	return Restorable{}, false
 }
 
-// DeleteLog removes a log and everything that was written for it. It may be repeated. It returns
-// how many objects were removed.
+// DeleteLog removes all objects of a log. It may be repeated. It returns the number of removed
+// objects.
 func (c *Catalog) DeleteLog(ctx context.Context, id string) (removed int, err error) {
 	if bad := manifest.CheckID(id); bad != "" {
 		return 0, errors.New(bad)
 	}
-	// The descriptions first, so that nobody reads what is being removed, and the head last: until
-	// then the log is in the list.
+	// The descriptions go first, so that nobody reads pieces that are being removed. The head goes
+	// last: until then the log is in the list.
 	for _, prefix := range []string{manifest.RoundsPrefix(id), manifest.LogDataPrefix(id),
 		manifest.LogHeadName(id)} {
 		n, err := c.remove(ctx, prefix, func(string) bool { return true })
@@ -297,7 +303,8 @@ func (c *Catalog) DeleteLog(ctx context.Context, id string) (removed int, err er
 	return removed, nil
 }
 
-// remove removes the objects below a prefix, in their order, until one is not to be removed.
+// remove removes the objects below a prefix, in the order of their names. It stops at the first
+// object for which the caller's function returns false.
 func (c *Catalog) remove(ctx context.Context, prefix string,
 	removes func(name string) bool) (removed int, err error) {
 	for object, err := range c.target.List(ctx, prefix) {
@@ -315,7 +322,7 @@ func (c *Catalog) remove(ctx context.Context, prefix string,
 	return removed, nil
 }
 
-// logPiece reads a piece of a log and compares it with what its round says.
+// logPiece reads a piece of a log and compares it with its description in the round.
 func (c *Catalog) logPiece(ctx context.Context, r *manifest.Round,
 	p *manifest.Piece) (*archive.Reader, error) {
 	reader := new(archive.Reader)

@@ -13,11 +13,12 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// overlayBytes bounds the keys and values of an overlay, but for a row that is larger.
+// overlayBytes is the default limit on the keys and values of an overlay. A single row may be
+// larger.
 const overlayBytes = 64 << 20
 
-// overlay is the source of the rounds of a log: the newest version of each row in a span, in
-// memory.
+// overlay is the source of the rounds of a log. It holds the newest version of each row of a span
+// in memory.
 type overlay struct {
 	span    keys.Span
 	records []archive.Record
@@ -37,8 +38,8 @@ func (o *overlay) advance() error {
 	return nil
 }
 
-// overlay reads the rounds of a point for the first rows of a span: of the whole span if the
-// overlay has room for that, and otherwise of as much as it has room for.
+// overlay reads the rounds of a point for a span of rows. If the span does not fit into the memory
+// limit, the overlay covers only the first rows of the span.
 func (c *Catalog) overlay(ctx context.Context, p *manifest.Point, keyspace uint32,
 	span keys.Span) (*overlay, error) {
 	g := &gathering{span: span, rows: make(map[string]archive.Record), limit: c.overlayBytes}
@@ -48,7 +49,7 @@ func (c *Catalog) overlay(ctx context.Context, p *manifest.Point, keyspace uint3
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			// Only the rows that are left: the span may have become shorter.
+			// The span may have become shorter: only its remaining rows are read.
 			_, within := r.Overlapping(keyspace, g.span)
 			reader, err := c.logPiece(ctx, r, &pieces[i])
 			if err != nil {
@@ -62,7 +63,7 @@ func (c *Catalog) overlay(ctx context.Context, p *manifest.Point, keyspace uint3
 	return g.finish(), nil
 }
 
-// gathering is an overlay that is being read.
+// gathering is an overlay while it is being built.
 type gathering struct {
 	span  keys.Span
 	rows  map[string]archive.Record
@@ -70,7 +71,7 @@ type gathering struct {
 	limit int
 }
 
-// read takes the versions at or before a moment from a piece.
+// read adds the versions of a piece that are at or before the point's moment.
 func (g *gathering) read(reader *archive.Reader, within keys.Span, p *manifest.Point) error {
 	for {
 		r, err := reader.Next()
@@ -102,7 +103,7 @@ func (g *gathering) read(reader *archive.Reader, within keys.Span, p *manifest.P
 	}
 }
 
-// sorted are the rows in their order.
+// sorted returns the gathered rows in order.
 func (g *gathering) sorted() []archive.Record {
 	all := make([]archive.Record, 0, len(g.rows))
 	for _, r := range g.rows {
@@ -112,7 +113,7 @@ func (g *gathering) sorted() []archive.Record {
 	return all
 }
 
-// shorten leaves the later half of the rows to the next overlay.
+// shorten drops the later half of the rows. The next overlay will read them.
 func (g *gathering) shorten() {
 	all := g.sorted()
 	half := all[len(all)/2:]
@@ -123,7 +124,7 @@ func (g *gathering) shorten() {
 	}
 }
 
-// finish makes the overlay.
+// finish returns the overlay.
 func (g *gathering) finish() *overlay {
 	o := &overlay{span: g.span, records: g.sorted()}
 	g.rows = nil

@@ -13,9 +13,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Records iterates over what could be read in a span of rows of a keyspace at a moment, in the
-// order of the rows. The keys of the records are rows. A record is valid until the next one. An
-// error is the last thing that it yields.
+// Records iterates over the rows of a span of a keyspace as they could be read at the point's
+// moment, in the order of the rows. The keys of the records are rows (package manifest). A record
+// is valid until the next one. If an error occurs, it is the last thing that the iterator yields.
 func (c *Catalog) Records(ctx context.Context, p *manifest.Point, ks *manifest.Keyspace,
 	span keys.Span) iter.Seq2[archive.Record, error] {
 	return func(yield func(archive.Record, error) bool) {
@@ -34,7 +34,7 @@ func (c *Catalog) Records(ctx context.Context, p *manifest.Point, ks *manifest.K
 	}
 }
 
-// part yields the records of the span of an overlay; false: the iteration is over.
+// part yields the records of the span of an overlay. It returns false if the iteration is over.
 func (c *Catalog) part(ctx context.Context, p *manifest.Point, ks *manifest.Keyspace, over *overlay,
 	yield func(archive.Record, error) bool) bool {
 	lists, err := p.Pieces(ks, over.span)
@@ -67,25 +67,26 @@ func (c *Catalog) part(ctx context.Context, p *manifest.Point, ks *manifest.Keys
 	}
 }
 
-// source has the newest version of each row of one layer, in the order of the rows.
+// source yields the newest version of each row of one layer, in the order of the rows.
 type source interface {
-	// peek is the next version, valid until advance; false: there is none.
+	// peek returns the next version, which is valid until advance. It returns false if there is none.
 	peek() (archive.Record, bool)
 	advance() error
 }
 
-// stream is the source of a backup.
+// stream is the source of one backup.
 type stream struct {
 	ctx      context.Context
 	catalog  *Catalog
 	manifest *manifest.Manifest
 	pieces   []manifest.Piece
 	span     keys.Span
-	// reader reads the present piece; nil: there is none. It is one of readers. The other one has the
-	// memory of a piece before, and becomes the reader of a later one.
+	// reader reads the current piece. It is nil between pieces, and otherwise points into readers. The
+	// other element of readers holds the memory of an earlier piece, and will read the next piece.
 	reader  *archive.Reader
 	readers [2]archive.Reader
-	// head is the next record; over is set when there is none. The head's key is the stream's own.
+	// head is the next record. over is set when there are no more records. The stream owns the key of
+	// head.
 	head archive.Record
 	over bool
 	last []byte
@@ -94,8 +95,8 @@ type stream struct {
 // peek implements source.
 func (s *stream) peek() (archive.Record, bool) { return s.head, !s.over }
 
-// advance implements source: it brings the next row into head. The value that was in head is valid
-// until the next advance: the reader that it is from is not reset before.
+// advance implements source: it reads the next row into head. The value of the previous head stays
+// valid until the next advance, because its reader is not reset before then.
 func (s *stream) advance() error {
 	next := &s.readers[0]
 	if s.reader == next {
@@ -139,10 +140,10 @@ func (s *stream) advance() error {
 	}
 }
 
-// merge merges sources, of which an earlier one hides the rows of later ones.
+// merge merges sources. A row of an earlier source hides the same row of later sources.
 type merge struct {
 	sources []source
-	// now is the moment by which values have expired or not, as a wall time.
+	// now is the wall time at which the expiry of values is judged.
 	now int64
 	key []byte
 }

@@ -10,28 +10,27 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 )
 
-// Verified is what Verify has found.
+// Verified is the result of Verify.
 type Verified struct {
-	// Backups are those that can be restored, in the order of their moments.
+	// Backups are the backups that can be restored, in the order of their moments.
 	Backups []*manifest.Head
-	// Logs are those whose moments can be restored.
+	// Logs are the logs whose moments can be restored.
 	Logs []VerifiedLog
-	// Totals are of the objects that were read.
+	// Totals count the objects that were read.
 	Totals manifest.Totals
-	// Problems are what is wrong, in words.
+	// Problems describe everything that is wrong, in words.
 	Problems []string
-	// Sealed is set if there was no identity for some backups: their objects are what was written,
-	// and nothing more is known.
+	// Sealed is set if some backups could not be decrypted because an identity was missing. Their
+	// objects have the right checksums. Nothing more is known about them.
 	Sealed bool
 }
 
-// Verify reads every byte of a backup and of those that it continues, or of all backups and logs
-// with an empty id, and proves that a restore of each is possible: each object has the sum that its
-// manifest says, each piece has the records that it is to have, in their order and within their
-// unit, the units cover each keyspace, each chain is whole, and the rounds of each log follow each
-// other without a hole. An error is one of reaching the
-// target; whatever is wrong with backups is a problem. progress is told of every object; nil:
-// nobody is.
+// Verify reads every byte of a backup and of the backups that it continues. With an empty id it
+// reads all backups and logs. It proves that each of them can be restored: each object has the sum
+// that its manifest says; each piece has its records, in order and within their unit; the units
+// cover each keyspace; each chain is complete; and the rounds of each log follow each other without
+// a gap. Verify returns an error only if the target cannot be reached. Everything that is wrong
+// with the backups is a problem in Verified. progress is called for every object, unless it is nil.
 func (c *Catalog) Verify(ctx context.Context, id string,
 	progress func(manifest.Totals)) (*Verified, error) {
 	contents, err := c.List(ctx)
@@ -68,18 +67,18 @@ func (c *Catalog) Verify(ctx context.Context, id string,
 	return &v.Verified, nil
 }
 
-// verification is a Verify under way.
+// verification is the state of a running Verify.
 type verification struct {
 	Verified
 	catalog  *Catalog
 	ctx      context.Context
 	progress func(manifest.Totals)
 	reader   archive.Reader
-	// seen are the backups that were read, with what is wrong.
+	// seen has the backups that were read, each with its problem or nil.
 	seen map[string]error
 }
 
-// chain verifies a backup and all that it continues.
+// chain verifies a backup and all backups that it continues.
 func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
 	chain, err := heads.Chain(head.ID)
 	for _, part := range chain {
@@ -109,7 +108,7 @@ func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
 	return nil
 }
 
-// backup verifies one backup by itself.
+// backup verifies one backup without the backups that it continues.
 func (v *verification) backup(head *manifest.Head) error {
 	m, err := v.catalog.Manifest(v.ctx, head.ID)
 	if errors.Is(err, archive.ErrNoIdentity) {
@@ -143,7 +142,7 @@ func (v *verification) backup(head *manifest.Head) error {
 	return nil
 }
 
-// count adds an object.
+// count adds an object to the totals.
 func (v *verification) count(stored, records uint64) {
 	v.Totals.Pieces++
 	v.Totals.Stored += stored
@@ -187,11 +186,14 @@ func (v *verification) piece(m *manifest.Manifest, unit int, p *manifest.Piece) 
 	return nil
 }
 
-// sealed reads objects that cannot be opened: their own sums are right or not.
+// sealed reads objects that cannot be decrypted, and checks their own checksums.
 func (v *verification) sealed(prefix string) error {
 	for object, err := range v.catalog.target.List(v.ctx, prefix) {
 		if err != nil {
 			return err
+		}
+		if manifest.IsTrial(object.Name) {
+			continue
 		}
 		data, err := v.catalog.target.Get(v.ctx, object.Name)
 		if err != nil {

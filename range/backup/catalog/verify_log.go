@@ -11,14 +11,15 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// VerifiedLog is a log whose rounds follow each other and have what they say.
+// VerifiedLog describes a log that was verified.
 type VerifiedLog struct {
 	ID string
-	// Restorable are the moments of it that can be restored; zero: there is no backup to begin with.
+	// Restorable is the period of the log that can be restored. It is zero if there is no backup to
+	// start from.
 	Restorable
 }
 
-// log verifies a log, from its first round that is there to its last one.
+// log verifies a log, from the oldest round that still exists to the last round.
 func (v *verification) log(heads manifest.Heads, l *Log) error {
 	if l.Rounds == 0 {
 		return nil

@@ -18,33 +18,35 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Spec says which log is written. It does not change while the log lives.
+// Spec describes a log. It does not change during the life of the log.
 type Spec struct {
 	ID, Schedule string
-	// Includes says whether a keyspace is in the log; nil: all are.
+	// Includes reports whether a keyspace belongs to the log. nil includes all keyspaces.
 	Includes func(name string) bool
-	// Recipients can read the log; none: everybody can. Identity is one that the writer alone has, if
-	// the log is encrypted: it reads descriptions of rounds with it.
+	// Recipients can read the log. If there are none, the log is not encrypted. Identity is a secret
+	// of the writer, which is set if the log is encrypted: the writer needs it to read the
+	// descriptions of rounds again.
 	Recipients archive.Recipients
 	Identity   archive.Identities
-	// Keep bounds for how long history is kept that the log has not read.
+	// Keep limits how long the cluster keeps history that the log has not read yet.
 	Keep time.Duration
 }
 
-// Cluster is what a log needs of a cluster. Its methods may be called from several goroutines.
+// Cluster has the operations of a cluster that a log needs. Its methods may be called from several
+// goroutines.
 type Cluster interface {
-	// Moment, Describe and Nodes are as those of job.Cluster.
+	// Moment, Describe and Nodes do the same as the methods of job.Cluster.
 	Moment(context.Context) (hlc.Timestamp, job.Coordination, error)
 	Describe(context.Context) (*job.Description, error)
 	Nodes(context.Context) ([]keys.NodeID, error)
-	// Keep keeps the history of a keyspace from a moment on, for so long at most, under an id. It
-	// replaces what the id has kept before.
+	// Keep asks the cluster to keep the history of a keyspace since a moment, for at most the time
+	// `keep`. The request is stored under an id and replaces an earlier request with that id.
 	Keep(ctx context.Context, keyspace, id string, from hlc.Timestamp, keep time.Duration) error
-	// WriteChanges has a node write pieces with the changes of some spans.
+	// WriteChanges asks a node to write pieces with the changes of some spans.
 	WriteChanges(ctx context.Context, node keys.NodeID, task *Task) ([]manifest.Piece, error)
 }
 
-// Task is what a node is given of a round.
+// Task is the part of a round that one node writes.
 type Task struct {
 	Log       string
 	After, At hlc.Timestamp
@@ -57,29 +59,29 @@ type Span struct {
 	Rows     keys.Span
 }
 
-// Config is what a Writer needs. All fields but Progress must be set.
+// Config has the dependencies of a Writer. Cluster, Target, Random and Now must be set.
 type Config struct {
 	Cluster Cluster
 	Target  target.Target
 	Random  func() uint64
 	Now     func() time.Time
-	// RetryPause is as that of package spread. Default: that of it.
+	// RetryPause is spread.Config.RetryPause. Zero means the default of package spread.
 	RetryPause time.Duration
-	// Failed is told of attempts of nodes that are repeated; nil: nobody is.
+	// Failed is called when an attempt of a node has failed and will be repeated. It may be nil.
 	Failed func(node keys.NodeID, err error)
 }
 
-// State is where a log ends.
+// State describes the end of a log.
 type State struct {
 	At hlc.Timestamp
-	// Round is the After of the last round; zero: there is none yet.
+	// Round is the After of the last round. It is zero if the log has no round yet.
 	Round hlc.Timestamp
-	// Keyspaces are the ids of those that the log has.
+	// Keyspaces are the ids of the keyspaces in the log.
 	Keyspaces map[uint32]bool
-	// Revision and Digest are those of the last round (manifest.Round).
+	// Revision and Digest are the fields of the last round (manifest.Round).
 	Revision int64
 	Digest   string
-	// kept is the moment from which on the history of the keyspaces is kept.
+	// kept has, for each keyspace, the moment since which the cluster keeps the history.
 	kept map[uint32]hlc.Timestamp
 }
 
@@ -90,11 +92,12 @@ type Writer struct {
 	state  State
 }
 
-// keepAgain is how far the log may be ahead of the history that is kept for it: each step is a write
-// to the core for each keyspace.
+// keepAgain is how far the log may advance before the Writer moves the start of the kept history
+// forward. Each such move costs one write to the core for each keyspace.
 const keepAgain = time.Minute
 
-// maxSpans bounds the spans of a task, and maxSpanBytes their bounds together.
+// maxSpans limits the number of spans in a task. maxSpanBytes limits the total size of their
+// bounds.
 const maxSpans, maxSpanBytes = 4096, 1 << 20
 
 func newWriter(spec Spec, config Config) *Writer {
@@ -105,18 +108,18 @@ func newWriter(spec Spec, config Config) *Writer {
 		kept: make(map[uint32]hlc.Timestamp)}}
 }
 
-// State is where the log ends. It belongs to the Writer.
+// State returns the end of the log. The Writer owns the returned value.
 func (w *Writer) State() *State { return &w.state }
 
-// Open opens a log, and begins it if it is not there. last is the After of a round that the log has,
-// such as State.Round of an earlier Writer; zero is right, too, and takes longer.
+// Open opens a log, or creates it if it does not exist. last is the After of a round that the log
+// has, such as State.Round of an earlier Writer. Zero is allowed, but makes Open slower.
 func Open(ctx context.Context, spec Spec, config Config, last hlc.Timestamp) (*Writer, error) {
 	w := newWriter(spec, config)
 	c := catalog.New(config.Target, spec.Identity)
 	head, err := c.LogHead(ctx, spec.ID)
 	if errors.Is(err, target.ErrNotFound) {
 		if head, err = w.begin(ctx); errors.Is(err, target.ErrExists) {
-			head, err = c.LogHead(ctx, spec.ID) // another leader has begun it
+			head, err = c.LogHead(ctx, spec.ID) // another leader has created it
 		}
 	}
 	if err != nil {
@@ -143,7 +146,7 @@ func Open(ctx context.Context, spec Spec, config Config, last hlc.Timestamp) (*W
 	}
 }
 
-// begin creates the head.
+// begin creates the head of the log.
 func (w *Writer) begin(ctx context.Context) (*manifest.LogHead, error) {
 	at, coordination, err := w.config.Cluster.Moment(ctx)
 	if err != nil {
@@ -190,7 +193,8 @@ func (w *Writer) describe(ctx context.Context) (*job.Description, error) {
 	return d, nil
 }
 
-// keep keeps the history of a keyspace from a moment on, unless it is kept from one shortly before.
+// keep asks the cluster to keep the history of a keyspace since a moment. It does nothing if the
+// history is already kept since shortly before that moment.
 func (w *Writer) keep(ctx context.Context, ks *manifest.Keyspace, from hlc.Timestamp) error {
 	kept, known := w.state.kept[ks.ID]
 	if known && from.Time().Sub(kept.Time()) < keepAgain {
@@ -203,7 +207,7 @@ func (w *Writer) keep(ctx context.Context, ks *manifest.Keyspace, from hlc.Times
 	return nil
 }
 
-// follow makes a round the last one.
+// follow records a round as the last one.
 func (w *Writer) follow(r *manifest.Round) {
 	w.state.At, w.state.Round = r.At.Timestamp, r.After.Timestamp
 	w.state.Revision, w.state.Digest = r.Revision, r.Digest
@@ -213,8 +217,8 @@ func (w *Writer) follow(r *manifest.Round) {
 	}
 }
 
-// Round writes the next round. After an error another attempt may succeed, but for ErrTooOld of
-// package job: then history was collected that the log has not read, and a new log has to begin.
+// Round writes the next round. After an error another attempt may succeed. The exception is
+// job.ErrTooOld: history that the log has not read was collected, and a new log must be started.
 func (w *Writer) Round(ctx context.Context) (*manifest.Round, error) {
 	at, coordination, err := w.config.Cluster.Moment(ctx)
 	if err != nil {
@@ -223,8 +227,8 @@ func (w *Writer) Round(ctx context.Context) (*manifest.Round, error) {
 	if coordination != nil {
 		defer coordination.Close()
 	}
-	// A keyspace that is created after the moment is empty at the moment, and the next round has all
-	// of its versions.
+	// A keyspace that was created after the moment is empty at the moment. The next round has all of
+	// its versions.
 	d, err := w.describe(ctx)
 	if err != nil {
 		return nil, err
@@ -249,14 +253,14 @@ func (w *Writer) Round(ctx context.Context) (*manifest.Round, error) {
 	}
 	w.follow(r)
 	for i := range r.Keyspaces {
-		// A keyspace may be dropped meanwhile, and a history that is kept for longer does no harm.
+		// A keyspace may have been dropped meanwhile. A history that is kept for too long does no harm.
 		_ = w.keep(ctx, &r.Keyspaces[i], r.At.Timestamp)
 	}
 	return r, nil
 }
 
-// create stores the description of a round, unless another leader has stored one: that one holds
-// then.
+// create stores the description of a round. If another leader has stored a description of the round
+// before, create returns that description.
 func (w *Writer) create(ctx context.Context, r *manifest.Round) (*manifest.Round, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -280,7 +284,7 @@ func (w *Writer) create(ctx context.Context, r *manifest.Round) (*manifest.Round
 	return r, err
 }
 
-// pieces has the nodes write the pieces of a round.
+// pieces has the nodes write the pieces of a round, and returns the pieces.
 func (w *Writer) pieces(ctx context.Context, r *manifest.Round,
 	d *job.Description) ([]manifest.Piece, error) {
 	alive, err := w.config.Cluster.Nodes(ctx)
@@ -322,14 +326,16 @@ func (w *Writer) pieces(ctx context.Context, r *manifest.Round,
 	return all, err
 }
 
-// shared is a task and the node that it is for. size is that of the bounds of its spans.
+// shared is a task, and the node that will do it. size is the total size of the bounds of its
+// spans.
 type shared struct {
 	Task
 	node keys.NodeID
 	size int
 }
 
-// share gives each partition to the node with a replica that has the fewest so far.
+// share assigns each partition to one of the nodes that have a replica: the node with the fewest
+// partitions so far.
 func share(r *manifest.Round, d *job.Description, alive []keys.NodeID) (tasks []*shared) {
 	of := make(map[keys.NodeID]*shared)
 	count := make(map[keys.NodeID]int)

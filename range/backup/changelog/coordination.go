@@ -9,9 +9,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 )
 
-// coordination writes what has changed in the coordination store since the round before: a whole
-// copy, if the store does not have the changes any more. The round says nothing of a cluster without
-// such a store.
+// coordination writes the changes of the coordination store since the round before. If the store no
+// longer has those changes, coordination writes a whole copy. If the cluster has no coordination
+// store, the round does not mention one.
 func (w *Writer) coordination(ctx context.Context, r *manifest.Round,
 	state job.Coordination) (err error) {
 	if state == nil {

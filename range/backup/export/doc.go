@@ -1,14 +1,17 @@
-// Package export writes a unit of a backup: the rows of a span as they were at a moment, or the
-// newest versions of a time, from the cluster to pieces in a target.
+// Package export writes units of a backup. It reads the rows of a span from the cluster and writes
+// them to pieces in a target. The rows are either those that could be read at a moment, or the
+// newest versions within a period.
 //
-// A Source reads the rows. NewSource reads them from the nearest replicas that have closed the
-// moment, page by page: a page comes from the partition that holds its first row at that time, so
-// that splits, merges, moves and new leaders between two pages neither repeat nor leave out a row.
-// Locks of transactions at or below the moment are waited for by the replica that reads.
+// A Source reads the rows. NewSource returns a Source that reads them page by page from the nearest
+// replicas that have closed the moment. Each page comes from the partition that holds the page's
+// first row when the page is read. So splits, merges, moves and new leaders between two pages
+// neither repeat nor skip a row. The replica that reads waits for locks of transactions at or below
+// the moment.
 //
-// A Worker writes at most one piece at a time for a unit, so that its memory is bounded by
-// Config.PieceBytes and one page, for each unit that it writes at the same time.
+// For each unit a Worker holds at most one piece and one page in memory. The memory of a unit is
+// therefore limited by Config.PieceBytes and the size of a page.
 //
-// A worker that fails leaves pieces that nobody names. Another attempt at the unit writes pieces of
-// other names, and the one that creates the unit's Done first wins (package manifest).
+// A worker that fails leaves pieces that no other object refers to. The next attempt at the unit
+// writes pieces with other names. The first attempt that creates the unit's Done wins (package
+// manifest).
 package export

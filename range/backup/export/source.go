@@ -16,28 +16,29 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Query is what a Source reads: of a span of rows, what could be read at At if After is zero, and
-// otherwise the newest version of each row in (After, At], tombstones included.
+// Query says which versions a Source reads from a span of rows. If After is zero, these are the
+// versions that could be read at At. Otherwise they are the newest version of each row in (After,
+// At], including tombstones.
 type Query struct {
 	Keyspace keys.KeyspaceID
-	// Hashed is set of a hash keyspace, which has the hash numbers below Hashes.
+	// Hashed is set for a hash keyspace. Its hash numbers are 0 to Hashes-1.
 	Hashed    bool
 	Hashes    uint32
 	Span      keys.Span
 	After, At hlc.Timestamp
-	// Every: all versions in (After, At] of each row are wanted, unless After is zero.
+	// Every asks for all versions of each row in (After, At]. It has no effect if After is zero.
 	Every bool
-	// Above is where a page ended within the versions of the row that the span begins with: those at
-	// or below it were in that page. Zero: it did not. It is set with Every only.
+	// Above is set if the page before ended between two versions of the span's first row: the versions
+	// at or below Above were in that page. It is set only together with Every.
 	Above hlc.Timestamp
 }
 
-// Page is some of the rows of a query.
+// Page has some of the rows of a query.
 type Page struct {
-	// Records are in the order of their rows, each row once; with Query.Every, the versions of a row
-	// are behind each other, the newest first. They belong to the caller.
+	// Records are in the order of their rows, and each row occurs once. With Query.Every the versions
+	// of a row follow each other, the newest first. The caller owns the records.
 	Records []archive.Record
-	// Rest is what the next page has to read, and Above its Query.Above. Over: nothing is left.
+	// Rest and Above are Query.Span and Query.Above for the next page. Over is set if nothing is left.
 	Rest  keys.Span
 	Above hlc.Timestamp
 	Over  bool
@@ -45,30 +46,30 @@ type Page struct {
 
 // Source reads pages. Its methods may be called from any goroutine.
 type Source interface {
-	// Page reads the first rows of a query. It returns a page without records if the first partition
-	// of the span has none.
+	// Page reads the first rows of a query. The page has no records if the first partition of the span
+	// has none.
 	Page(context.Context, Query) (Page, error)
 }
 
-// pageBytes is how many bytes of keys and values a page has at most, but for a row that is larger;
-// pageRows the number of its rows.
+// pageBytes limits the bytes of keys and values in a page. A single row may be larger. pageRows
+// limits the number of rows.
 const (
 	pageBytes = 1 << 20
 	pageRows  = 20_000
 )
 
-// closedWait is how long a replica waits for the moment to be closed, and for locks in the way,
-// before another one is asked.
+// closedWait limits how long a replica waits for the moment to be closed, and for locks. After
+// that, another replica is asked.
 const closedWait = 3 * time.Second
 
-// senderSource reads by a Sender.
+// senderSource reads through a Sender.
 type senderSource struct{ sender *route.Sender }
 
-// NewSource returns a Source of a cluster. The sender must be that of a server, or of a user who
-// may read the keyspaces, and is closed by its owner.
+// NewSource returns a Source that reads from a cluster. The sender must belong to a server, or to a
+// user who may read the keyspaces. The owner of the sender closes it.
 func NewSource(sender *route.Sender) Source { return senderSource{sender} }
 
-// near asks for the nearest replica that has closed a moment.
+// near says that the nearest replica that has closed the moment should answer.
 func near(at hlc.Timestamp) *route.Near {
 	return &route.Near{Freshness: route.FreshExact, At: at, Wait: closedWait}
 }
@@ -128,8 +129,9 @@ func (s senderSource) Page(ctx context.Context, q Query) (Page, error) {
 	}
 }
 
-// first splits off what lies in the first hash number of the span: the number, its user keys, and
-// the row at which the next number begins; nil if the span ends within the number.
+// first separates the part of the span that lies in its first hash number. It returns the hash
+// number, the user keys in it, and the row at which the next hash number begins. next is nil if the
+// span ends within the first hash number.
 func (q *Query) first() (hash uint32, user keys.Span, next []byte, err error) {
 	if !q.Hashed {
 		return 0, q.Span, nil, nil
@@ -150,8 +152,8 @@ func (q *Query) first() (hash uint32, user keys.Span, next []byte, err error) {
 	return hash, user, manifest.HashRow(hash+1, nil), nil
 }
 
-// page makes a page of what was read of the first hash number, up to user key `to`; nil: to its
-// end.
+// page makes a page of the records that were read from the first hash number. The records reach up
+// to user key `to`. If to is nil, they reach the end of the hash number.
 func (q *Query) page(records []archive.Record, hash uint32, next, to []byte) Page {
 	p := Page{Records: records, Rest: keys.Span{End: q.Span.End}}
 	if q.Hashed {
@@ -173,18 +175,18 @@ func (q *Query) page(records []archive.Record, hash uint32, next, to []byte) Pag
 	return p
 }
 
-// reading is a request for rows and what is done with its answers.
+// reading is a request for rows, and the processing of its answers.
 type reading interface {
-	// ask puts the command into a request, and clip sets its span.
+	// ask puts the command into a request. clip sets the span of the command.
 	ask(*kvpb.Request)
 	clip(keys.Span)
-	// take appends what an answer has, and says where to continue.
+	// take appends the records of an answer, and returns where to continue.
 	take(*kvpb.Response, *[]archive.Record) (more bool, resume []byte, err error)
-	// within says that the next request continues among the versions of the row `resume`.
+	// within reports whether the next request continues between the versions of the row `resume`.
 	within(resume []byte) bool
 }
 
-// scanning reads what can be read at a moment.
+// scanning reads the versions that could be read at a moment.
 type scanning struct {
 	at   hlc.Timestamp
 	scan *kvpb.ScanRequest
@@ -216,12 +218,12 @@ func (r *scanning) take(response *kvpb.Response,
 	return scanned.GetMore(), scanned.GetResume(), nil
 }
 
-// changing reads the newest version of each row in a time, or every version.
+// changing reads the newest version of each row in a period, or every version.
 type changing struct {
 	after, at hlc.Timestamp
 	every     bool
 	changes   *kvpb.ChangesRequest
-	// resume and version are where the next request continues.
+	// resume and version are the row and the version at which the next request continues.
 	resume  []byte
 	version hlc.Timestamp
 }
@@ -244,10 +246,11 @@ func (r *changing) within(resume []byte) bool {
 	return r.resume != nil && bytes.Equal(resume, r.resume)
 }
 
-// take appends the newest version of each row. The answer may end among the versions of a row, of
-// which it has the oldest ones: they are left out, and the next page begins with the row. If this
-// page began with it, the next answer has newer versions, which replace them. If every version is
-// wanted, the page has them, and the next one begins within the row.
+// take appends the newest version of each row. An answer may end between the versions of a row. It
+// then has the oldest versions of that row: they are left out, and the next page begins with the
+// row. If the page has no other row, the next answer has newer versions of the row, which replace
+// the older ones. If every version is wanted, the page keeps the versions, and the next page begins
+// within the row.
 func (r *changing) take(response *kvpb.Response,
 	records *[]archive.Record) (more bool, resume []byte, err error) {
 	answer := response.GetChanges()

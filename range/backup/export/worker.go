@@ -16,33 +16,34 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// DefaultPieceBytes is how many bytes of records a piece has about, before compression.
+// DefaultPieceBytes is the approximate size of the records of a piece before compression.
 const DefaultPieceBytes = 24 << 20
 
-// Config is what a Worker needs. Source and Target must be set.
+// Config has the dependencies and limits of a Worker. Source and Target must be set.
 type Config struct {
 	Source Source
 	Target target.Target
-	// Recipients can read what is written; none: everybody can.
+	// Recipients can read the pieces. If there are none, the pieces are not encrypted.
 	Recipients archive.Recipients
-	// Rate bounds the bytes of records that are read in a second; nil: no bound. Workers may share
-	// it.
+	// Rate limits the bytes of records that are read per second. nil means no limit. Several workers
+	// may share a limiter.
 	Rate *rate.Limiter
-	// PieceBytes is the size of a piece before compression. Default DefaultPieceBytes.
+	// PieceBytes is the size of a piece before compression. The default is DefaultPieceBytes.
 	PieceBytes int
-	// Random names the attempts. It is called once for each unit.
+	// Random returns a random number that names an attempt. It is called once for each unit.
 	Random func() uint64
-	// Pause is called after each page, with the time that it took, to make way for requests; nil: no
-	// pause.
+	// Pause is called after each page with the time that the page took. It waits, to leave capacity to
+	// requests of clients. nil means no pause.
 	Pause func(ctx context.Context, took time.Duration) error
-	// Progress is told how many records and bytes have been read since it was last told; nil: nobody
-	// is.
+	// Progress is called with the number of records and bytes that were read since its last call. It
+	// may be nil.
 	Progress func(records, bytes uint64)
 }
 
-// Unit is what a Worker writes.
+// Unit describes a unit that a Worker writes.
 type Unit struct {
-	// Backup is the id of the backup, Kind its kind, Number the number of the unit in its plan.
+	// Backup is the id of the backup. Kind is the kind of the backup. Number is the number of the unit
+	// in the plan.
 	Backup string
 	Kind   manifest.Kind
 	Number int
@@ -68,8 +69,8 @@ func NewWorker(config Config) (*Worker, error) {
 	return &Worker{config: config}, nil
 }
 
-// Write writes the pieces of a unit and returns what they are. It does not create the object of the
-// Done. After an error some pieces may be there, which nobody names.
+// Write writes the pieces of a unit and returns their description. It does not create the object of
+// the unit's Done. After an error, the target may have pieces that no Done names.
 func (w *Worker) Write(ctx context.Context, u Unit) (*manifest.Done, error) {
 	attempt := w.config.Random()
 	p := &pieces{worker: w,
@@ -87,13 +88,13 @@ func (w *Worker) Write(ctx context.Context, u Unit) (*manifest.Done, error) {
 	return &manifest.Done{Unit: u.Number, Pieces: p.written}, nil
 }
 
-// Changes is what a Worker writes of a log: the changes of some spans.
+// Changes describes a part of a round of a log: the changes of some spans.
 type Changes struct {
-	// Log is the id of the log, and Round the After of the round.
+	// Log is the id of the log. Round is the After of the round.
 	Log   string
 	Round hlc.Timestamp
-	// Of are the spans, with the names of their keyspaces. Those of a keyspace follow each other in
-	// order, and do not overlap.
+	// Of has the queries with the names of their keyspaces. Queries of one keyspace follow each other
+	// in the order of their spans, and the spans do not overlap.
 	Of []NamedQuery
 }
 
@@ -103,8 +104,9 @@ type NamedQuery struct {
 	Name string
 }
 
-// WriteChanges writes pieces of a log, and returns what they are. Their rows begin with the id of
-// the keyspace (manifest.LogRow). After an error some pieces may be there, which nobody names.
+// WriteChanges writes pieces of a log and returns their description. The rows in the pieces begin
+// with the id of the keyspace (manifest.LogRow). After an error, the target may have pieces that no
+// round names.
 func (w *Worker) WriteChanges(ctx context.Context, c Changes) ([]manifest.Piece, error) {
 	attempt := w.config.Random()
 	p := &pieces{worker: w, name: func(n int) string {
@@ -128,7 +130,7 @@ func (w *Worker) WriteChanges(ctx context.Context, c Changes) ([]manifest.Piece,
 	return p.written, p.flush(ctx)
 }
 
-// read reads what a query asks for into pieces.
+// read reads all pages of a query and adds their records to the pieces.
 func (w *Worker) read(ctx context.Context, query Query, keyspace string, p *pieces) error {
 	for {
 		began := time.Now()
@@ -152,7 +154,7 @@ func (w *Worker) read(ctx context.Context, query Query, keyspace string, p *piec
 			return fmt.Errorf("reading the keyspace %q does not lead on from %s", keyspace,
 				keys.Pretty(query.Span.Start))
 		}
-		if !page.Above.IsZero() { // newer versions of the last row follow: not in the same piece
+		if !page.Above.IsZero() { // newer versions of the last row follow, and must be in another piece
 			if err := p.flush(ctx); err != nil {
 				return err
 			}
@@ -164,7 +166,7 @@ func (w *Worker) read(ctx context.Context, query Query, keyspace string, p *piec
 	}
 }
 
-// yield waits as long as the rate and other requests ask for.
+// yield waits for the rate limiter, and to leave capacity to other requests.
 func (w *Worker) yield(ctx context.Context, size int, took time.Duration) error {
 	if limit := w.config.Rate; limit != nil {
 		for size > 0 {
@@ -181,24 +183,26 @@ func (w *Worker) yield(ctx context.Context, size int, took time.Duration) error 
 	return ctx.Err()
 }
 
-// pieces writes records, one piece after the other.
+// pieces writes records into one piece after the other.
 type pieces struct {
 	worker *Worker
-	// name names a piece by its number. header is that of all pieces, and prefix begins their rows.
+	// name returns the name of a piece from its number. All pieces have the same header. prefix is put
+	// before each row.
 	name   func(number int) string
 	header archive.Header
 	prefix []byte
-	// written are the pieces that are in the target.
+	// written are the pieces that are already in the target.
 	written []manifest.Piece
-	// writer is nil between two pieces. row is the present one, with the prefix.
+	// writer writes the current piece. It is nil between two pieces. row is a buffer for the current
+	// row with its prefix.
 	writer *archive.Writer
 	piece  manifest.Piece
 	row    []byte
-	// space has the piece that was written last, and gets the next one.
+	// space is the memory of the piece that was written last. The next piece uses it.
 	space []byte
 }
 
-// close gives up the piece that is not written.
+// close discards the current piece if it is not written.
 func (p *pieces) close() {
 	if p.writer != nil {
 		p.writer.Close()
@@ -206,7 +210,8 @@ func (p *pieces) close() {
 	}
 }
 
-// add adds a record; it begins another piece if the present one is large enough.
+// add adds a record. If the current piece is large enough, add writes it first and begins another
+// piece.
 func (p *pieces) add(ctx context.Context, keyspace string, r archive.Record) error {
 	if p.writer != nil && p.writer.Size() >= p.worker.config.PieceBytes {
 		if err := p.flush(ctx); err != nil {
@@ -240,7 +245,7 @@ func (p *pieces) add(ctx context.Context, keyspace string, r archive.Record) err
 	return nil
 }
 
-// begin begins a piece unless one is begun.
+// begin begins a piece if there is no current piece.
 func (p *pieces) begin() (err error) {
 	if p.writer != nil {
 		return nil
@@ -251,7 +256,7 @@ func (p *pieces) begin() (err error) {
 	return err
 }
 
-// flush writes the present piece, if it has records.
+// flush writes the current piece if it has records.
 func (p *pieces) flush(ctx context.Context) error {
 	if p.writer == nil || p.piece.Records == 0 {
 		return nil

@@ -77,7 +77,7 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 	return r.create(ctx, plan)
 }
 
-// create stores the plan, unless another Run has stored one: that one holds then.
+// create stores the plan. If another Run has stored a plan before, create returns that plan.
 func (r *run) create(ctx context.Context, plan *manifest.Plan) (*manifest.Plan, error) {
 	data, err := manifest.Encode(plan)
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *run) create(ctx context.Context, plan *manifest.Plan) (*manifest.Plan, 
 	return plan, nil
 }
 
-// protect keeps what the backup reads of a keyspace.
+// protect asks the cluster to keep the history of a keyspace that the backup reads.
 func (r *run) protect(ctx context.Context, ks *manifest.Keyspace, at hlc.Timestamp) error {
 	from := at
 	if !ks.After.IsZero() {
@@ -113,8 +113,8 @@ func (r *run) protect(ctx context.Context, ks *manifest.Keyspace, at hlc.Timesta
 	return nil
 }
 
-// parent reads the head of the backup that this one continues, and which keyspaces that one has;
-// nil if it is a full one.
+// parent reads the head of the backup that this backup continues. It returns the head and the ids
+// of its keyspaces, or nil for a full backup.
 func (r *run) parent(ctx context.Context) (*manifest.Head, map[uint32]bool, error) {
 	if r.spec.Kind != manifest.Incremental {
 		return nil, nil, nil
@@ -130,7 +130,7 @@ func (r *run) parent(ctx context.Context) (*manifest.Head, map[uint32]bool, erro
 	return head, earlier, nil
 }
 
-// coordination copies the coordination store; nil if there is none.
+// coordination copies the coordination store. It returns nil if there is none.
 func (r *run) coordination(ctx context.Context, state Coordination) (*manifest.Blob, error) {
 	if state == nil {
 		return nil, nil

@@ -8,14 +8,14 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// partBytes is the most that is in one object of a blob.
+// partBytes is the maximum number of bytes in one object of a blob.
 const partBytes = 32 << 20
 
 // BlobWriter writes a blob into a target, in objects of 32 MiB. It is for one goroutine.
 type BlobWriter struct {
 	Target     target.Target
 	Recipients archive.Recipients
-	// Kind is that of the sealed objects, and Name names them by their number.
+	// Kind is the kind of the sealed objects. Name returns the name of an object from its number.
 	Kind string
 	Name func(part int) string
 
@@ -37,11 +37,11 @@ func (b *BlobWriter) Write(ctx context.Context, part []byte) error {
 	return nil
 }
 
-// Written is how many objects are in the target.
+// Written is the number of objects that are in the target.
 func (b *BlobWriter) Written() int { return len(b.blob.Names) }
 
-// Finish writes what is left, an empty object if there is nothing else, and returns what the blob
-// is.
+// Finish writes the rest of the blob and returns its description. A blob without content gets one
+// empty object.
 func (b *BlobWriter) Finish(ctx context.Context) (*manifest.Blob, error) {
 	if len(b.waiting) > 0 || len(b.blob.Names) == 0 {
 		if err := b.flush(ctx); err != nil {

@@ -21,82 +21,85 @@ const (
 	unitKind = "unit"
 )
 
-// Spec says which backup a job makes. It does not change while the job lives.
+// Spec describes the backup that a job makes. It does not change during the life of the job.
 type Spec struct {
 	ID   string
 	Kind manifest.Kind
-	// Parent is the backup that an incremental one continues.
+	// Parent is the id of the backup that an incremental backup continues.
 	Parent string
-	// Includes says whether a keyspace is in the backup; nil: all are.
+	// Includes reports whether a keyspace belongs to the backup. nil includes all keyspaces.
 	Includes func(name string) bool
-	// Recipients can read the backup; none: everybody can.
+	// Recipients can read the backup. If there are none, the backup is not encrypted.
 	Recipients archive.Recipients
-	// Identity is one that the job alone has, if the backup is encrypted: a later Run reads the plan
-	// and the finished units with it. Pieces and the manifest are not for it.
+	// Identity is a secret of the job, which is set if the backup is encrypted. A later Run reads the
+	// plan and the finished units with it. Pieces and the manifest are not encrypted for it.
 	Identity archive.Identities
-	// Keep bounds for how long the history is protected.
+	// Keep limits how long the history is protected.
 	Keep  time.Duration
 	Began time.Time
-	// Schedule is the name of the schedule that it is made for; empty: none. The history from the
-	// moment on is kept for the schedule's next backup then, for ScheduleKeep at most.
+	// Schedule is the name of the schedule that the backup is made for. It is empty if there is none.
+	// With a schedule, the history after the moment is kept for the schedule's next backup, for at
+	// most ScheduleKeep.
 	Schedule     string
 	ScheduleKeep time.Duration
 }
 
-// Cluster is what a job needs of a cluster. Errors of its methods end a Run, but for those of
-// Export. Its methods may be called from several goroutines.
+// Cluster has the operations of a cluster that a job needs. An error of a method ends the Run,
+// except an error of Export. Its methods may be called from several goroutines.
 type Cluster interface {
-	// Moment fixes the state of the coordination store, and returns it, which the caller closes; nil:
-	// the cluster has none. Only then it chooses a timestamp, at or above those of all writes that were
-	// acknowledged up to then, and returns when replicas can be read at it. So the coordination store
-	// has nothing that was written after something which keyspaces do not have at the timestamp.
+	// Moment first fixes the state of the coordination store, and then chooses a timestamp at or above
+	// the timestamps of all writes that were acknowledged before. It returns when replicas can be read
+	// at the timestamp. Because of this order, the coordination store has nothing that depends on a
+	// write which is missing from the keyspaces at the timestamp. The caller closes the returned
+	// Coordination. It is nil if the cluster has no coordination store.
 	Moment(context.Context) (hlc.Timestamp, Coordination, error)
 	// Describe lists the keyspaces and their partitions.
 	Describe(context.Context) (*Description, error)
-	// Protect keeps what is needed to read a keyspace at, or from, a timestamp, under the name of the
-	// backup and for so long at most. It may be repeated. An error that is ErrTooOld: it was
-	// collected already.
+	// Protect asks the cluster to keep the versions that are needed to read a keyspace at a timestamp,
+	// or from the timestamp on. The protection has the name of the backup and ends after the given
+	// time. Protect may be repeated. It returns ErrTooOld if versions were already collected.
 	Protect(ctx context.Context, keyspace, backup string, from hlc.Timestamp,
 		keep time.Duration) error
-	// Unprotect ends that. It may be repeated.
+	// Unprotect ends the protection of Protect. It may be repeated.
 	Unprotect(ctx context.Context, keyspace, backup string) error
-	// Keep keeps the history of a keyspace from a moment on, for so long at most, under an id. It
-	// replaces what the id has kept before. A keyspace that is gone is no error.
+	// Keep asks the cluster to keep the history of a keyspace since a moment, for at most the given
+	// time. The request is stored under an id and replaces an earlier request with that id. Keep
+	// returns no error if the keyspace does not exist any more.
 	Keep(ctx context.Context, keyspace, id string, from hlc.Timestamp,
 		keep time.Duration) error
-	// Nodes are the data nodes that can be given units now.
+	// Nodes returns the data nodes that can be given units now.
 	Nodes(context.Context) ([]keys.NodeID, error)
-	// Export has a node write the pieces of a unit. After an error the unit may be given to another
-	// node, also if the first one still works on it.
+	// Export asks a node to write the pieces of a unit. After an error the unit may be given to
+	// another node, even if the first node still works on it.
 	Export(ctx context.Context, node keys.NodeID, task *Task) (*manifest.Done, error)
 }
 
 // Coordination is the state of the coordination store at one revision. It is for one goroutine.
 type Coordination interface {
 	Revision() int64
-	// Copy hands the state over in parts.
+	// Copy passes the whole state to part, in parts.
 	Copy(ctx context.Context, part func([]byte) error) error
-	// Changes hands over in parts what has changed since an earlier revision, with leases, users and
-	// roles whole, and returns a digest of the latter. An error that is ErrTooOld says that the store
-	// does not have the changes since then any more.
+	// Changes passes the changes since an earlier revision to part, in parts. Leases, users and roles
+	// are passed completely, and digest is a digest of them. Changes returns ErrTooOld if the store no
+	// longer has the changes since that revision.
 	Changes(ctx context.Context, since int64, part func([]byte) error) (digest string, err error)
 	Close()
 }
 
-// Task is a unit as a node is given it.
+// Task describes a unit to the node that writes it.
 type Task struct {
 	Plan *manifest.Head
-	// Keyspace is that of the unit.
+	// Keyspace is the keyspace of the unit.
 	Keyspace *manifest.Keyspace
 	Number   int
 	Unit     manifest.Unit
 }
 
-// Description is a cluster at one time.
+// Description describes a cluster at one time.
 type Description struct {
 	Cluster, Version string
 	Keyspaces        []Keyspace
-	// Settings are those of manifest.Plan.
+	// Settings is Plan.Settings of package manifest.
 	Settings json.RawMessage
 }
 
@@ -112,41 +115,41 @@ var (
 	ErrNone = errors.New("there is no coordination store")
 	// ErrGone: a keyspace of the plan was dropped.
 	ErrGone = errors.New("a keyspace was dropped while the backup was made")
-	// ErrTooOld: what would have to be protected was collected.
+	// ErrTooOld: the history that should be protected was already collected.
 	ErrTooOld = errors.New("the history of the keyspace since then was collected")
 )
 
-// ScheduleID is the id under which history is kept for the next backup of a schedule.
+// ScheduleID is the id under which the cluster keeps history for the next backup of a schedule.
 func ScheduleID(schedule string) string { return "schedule-" + schedule }
 
-// Config is what a Run needs. Cluster and Target must be set.
+// Config has the dependencies and limits of a Run. Cluster and Target must be set.
 type Config struct {
 	Cluster Cluster
 	Target  target.Target
-	// Random names attempts.
+	// Random returns random numbers that name attempts.
 	Random func() uint64
-	// Now is the clock for times of day in the description of the backup.
+	// Now returns the time of day, for the description of the backup.
 	Now func() time.Time
-	// Limits bound the units. Default DefaultUnitLimits.
+	// Limits limit the units. The default is DefaultUnitLimits.
 	Limits manifest.UnitLimits
-	// PerNode, Attempts and RetryPause are those of package spread.
+	// PerNode, Attempts and RetryPause are the fields of spread.Config.
 	PerNode, Attempts int
 	RetryPause        time.Duration
-	// Progress is told how far the Run is, by one goroutine at a time; nil: nobody is.
+	// Progress is called with the progress of the Run, by one goroutine at a time. It may be nil.
 	Progress func(Progress)
 }
 
-// DefaultUnitLimits bound a unit to some seconds of work.
+// DefaultUnitLimits keep a unit to some seconds of work.
 var DefaultUnitLimits = manifest.UnitLimits{Bytes: 256 << 20, Partitions: 256}
 
-// Progress is how far a Run is.
+// Progress describes the progress of a Run.
 type Progress struct {
-	// Step is what it does, as a phrase.
+	// Step is the current step, as a phrase.
 	Step        string
 	At          hlc.Timestamp
 	Done, Units int
 	Totals      manifest.Totals
-	// Failures are the errors of nodes so far, the last one in words.
+	// Failures counts the errors of nodes so far. The text of the last error follows.
 	Failures int
 	LastFail string
 }
@@ -181,14 +184,14 @@ func Run(ctx context.Context, spec Spec, config Config) (*manifest.Head, error) 
 	return &m.Head, r.end(ctx, m)
 }
 
-// run is a Run under way.
+// run is the state of a running Run.
 type run struct {
 	Config
 	spec     Spec
 	progress Progress
 }
 
-// tell tells of progress.
+// tell reports the progress. An empty step leaves the step as it is.
 func (r *run) tell(step string) {
 	if step != "" {
 		r.progress.Step = step
@@ -196,7 +199,8 @@ func (r *run) tell(step string) {
 	r.Config.Progress(r.progress)
 }
 
-// own are those who can read what only the job reads.
+// own returns the options for objects that only the job reads. They are encrypted for the job's own
+// identity, too.
 func (r *run) own() archive.Options {
 	all := append(archive.Recipients{}, r.spec.Recipients...)
 	if len(all) > 0 {
@@ -205,7 +209,7 @@ func (r *run) own() archive.Options {
 	return archive.Options{Recipients: all}
 }
 
-// complete does what is missing up to the manifest.
+// complete does all steps up to the creation of the manifest that are not done yet.
 func (r *run) complete(ctx context.Context) (*manifest.Manifest, error) {
 	r.tell("look for what is there")
 	plan, err := r.plan(ctx)
@@ -247,7 +251,7 @@ func (r *run) plan(ctx context.Context) (*manifest.Plan, error) {
 	return plan, nil
 }
 
-// end makes the backup visible and removes what it does not need.
+// end makes the backup visible and removes leftovers.
 func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 	r.tell("complete the backup")
 	data, err := manifest.Encode(m)
@@ -259,7 +263,7 @@ func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 	if err != nil {
 		return err
 	}
-	// A manifest of an earlier Run says the same, but for the time at which it ended.
+	// A manifest of an earlier Run is the same, except for the time at which the backup ended.
 	err = r.Target.Create(ctx, manifest.ManifestName(m.Head.ID), sealed)
 	if err != nil && !errors.Is(err, target.ErrExists) {
 		return err
@@ -279,7 +283,8 @@ func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 		return err
 	}
 	for i := range m.Keyspaces {
-		// The history is protected at the moment, and stays so without a gap.
+		// The history at the moment is still protected, so that there is no gap between the two
+		// protections.
 		if r.spec.Schedule != "" {
 			if err := r.Cluster.Keep(ctx, m.Keyspaces[i].Name, ScheduleID(r.spec.Schedule),
 				m.Head.At.Timestamp, r.spec.ScheduleKeep); err != nil {
@@ -294,8 +299,8 @@ func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// sweep removes the objects with data that the manifest does not name. A worker that is late may
-// add one after this; it is below the backup's prefix, and is removed with the backup.
+// sweep removes the data objects that the manifest does not name. A slow worker may add such an
+// object later. The object has the prefix of the backup, and is removed together with the backup.
 func (r *run) sweep(ctx context.Context, m *manifest.Manifest) error {
 	named := make(map[string]bool)
 	if m.Coordination != nil {
@@ -328,8 +333,8 @@ func (r *run) sweep(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// Cancel removes all objects of a backup that is not complete, and ends its protection. It may be
-// repeated. keyspaces are the names of those that may be protected for it.
+// Cancel removes all objects of an incomplete backup and ends its protection. It may be repeated.
+// keyspaces are the names of the keyspaces that may be protected for the backup.
 func Cancel(ctx context.Context, id string, cluster Cluster, store target.Target,
 	keyspaces []string) error {
 	for _, name := range keyspaces {

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// units has all unfinished units written, and returns what is in each.
+// units has all unfinished units written, and returns the descriptions of all units.
 func (r *run) units(ctx context.Context, plan *manifest.Plan) ([]manifest.Done, error) {
 	done := make([]manifest.Done, len(plan.Units))
 	finished := make([]bool, len(plan.Units))
@@ -70,19 +70,19 @@ func (r *run) units(ctx context.Context, plan *manifest.Plan) ([]manifest.Done, 
 	}, rest)
 }
 
-// ownError is an error that is not one of a node.
+// ownError is an error of the job itself, and not of a node.
 type ownError struct{ error }
 
 func (e ownError) Unwrap() error { return e.error }
 
-// final reports errors after which no other node is of use.
+// final reports whether an error makes an attempt at another node useless.
 func final(err error) bool {
 	var own ownError
 	return errors.As(err, &own) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrGone) ||
 		errors.Is(err, target.ErrRefused) || errors.Is(err, target.ErrFull)
 }
 
-// write has a node write a unit, and records it.
+// write has a node write a unit, and records the finished unit.
 func (r *run) write(ctx context.Context, plan *manifest.Plan, ks *manifest.Keyspace,
 	node keys.NodeID, n int) (*manifest.Done, error) {
 	d, err := r.Cluster.Export(ctx, node, &Task{Plan: &plan.Head, Keyspace: ks, Number: n,
@@ -105,7 +105,7 @@ func (r *run) count(d *manifest.Done) {
 	r.progress.Totals.Add(d)
 }
 
-// unit reads what is in a finished unit.
+// unit reads the description of a finished unit.
 func (r *run) unit(ctx context.Context, plan *manifest.Plan, n int) (*manifest.Done, error) {
 	name := manifest.UnitName(plan.Head.ID, n)
 	sealed, err := r.Target.Get(ctx, name)
@@ -129,7 +129,8 @@ func (r *run) unit(ctx context.Context, plan *manifest.Plan, n int) (*manifest.D
 	return d, nil
 }
 
-// finish records a finished unit. If another Run has recorded it, what that one has recorded holds.
+// finish records a finished unit. If another Run has recorded the unit before, finish returns that
+// record.
 func (r *run) finish(ctx context.Context, plan *manifest.Plan,
 	d *manifest.Done) (*manifest.Done, error) {
 	if err := plan.CheckDone(d); err != nil {
@@ -150,7 +151,7 @@ func (r *run) finish(ctx context.Context, plan *manifest.Plan,
 	return d, err
 }
 
-// near finds, for each unit, the nodes with replicas, as the cluster is now.
+// near returns, for each unit, the nodes that have replicas of its rows now.
 func (r *run) near(ctx context.Context, plan *manifest.Plan) ([][]keys.NodeID, error) {
 	d, err := r.Cluster.Describe(ctx)
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package load writes rows of a backup into a keyspace.
 //
-// The rows come in their order, so that those of one partition come one after the other: they are
-// cut into blocks (package rpc/block), each of one partition, and some blocks are on their way at
-// the same time. A block of a partition that has split meanwhile is cut again.
+// The rows arrive in order, so that the rows of one partition follow each other. They are cut into
+// blocks (package rpc/block). Each block has rows of one partition, and several blocks are sent at
+// the same time. If the partition of a block has split, the block is cut again.
 //
-// A block leaves out the rows that are there already with the same value and expiry. So a span that
-// was loaded in part is loaded again as a whole, and costs the reading.
+// The server does not write rows that already exist with the same value and expiry. So a span that
+// was loaded in part can be loaded again as a whole, at the cost of reading the existing rows.
 package load

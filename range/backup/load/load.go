@@ -22,42 +22,43 @@ import (
 const (
 	// blockBytes and blockRecords bound a block; a larger record has a block of its own.
 	blockBytes, blockRecords = 4 << 20, 50_000
-	// inFlight bounds the blocks of one Load on their way: a partition writes one block after the
-	// other, so there is the present one and the next.
+	// inFlight limits the blocks of one Load that are sent at the same time. A partition writes one
+	// block after the other, so two blocks keep it busy.
 	inFlight = 2
-	// attemptTime bounds one attempt at a block, and patience is for how long a block is tried again.
+	// attemptTime limits one attempt at a block. patience limits the time for all attempts at a block.
 	attemptTime, patience = 30 * time.Second, 5 * time.Minute
-	// holePause is how long the table has to show the partition of a key that it does not show.
+	// holePause is the pause before the partition table is asked again for a partition that it does
+	// not show.
 	holePause = 50 * time.Millisecond
 )
 
-// Destination is the keyspace that is written to.
+// Destination is the keyspace that rows are written to.
 type Destination struct {
 	ID     keys.KeyspaceID
 	Name   string
 	Hashed bool
 }
 
-// Config is what a Load needs. Sender must be set.
+// Config has the dependencies of a Load. Sender must be set.
 type Config struct {
 	Sender *route.Sender
-	// Progress is told of each block that is written, by several goroutines; nil: nobody is.
+	// Progress is called for each written block, by several goroutines. It may be nil.
 	Progress func(Loaded)
-	// Pause is called after each block, with the time that it took, to make way for requests; nil: no
-	// way is made.
+	// Pause is called after each block with the time that the block took. It waits, to leave capacity
+	// to requests of clients. nil means no pause.
 	Pause func(ctx context.Context, took time.Duration) error
 }
 
 // Loaded counts rows.
 type Loaded struct {
-	// Written are those that were not there, Present those that were.
+	// Written counts the rows that were written. Present counts the rows that existed already.
 	Written, Present uint64
-	// Bytes are those of the keys and values of both.
+	// Bytes is the size of the keys and values of both.
 	Bytes uint64
 }
 
-// Rows writes rows, which come in order and are not kept. After an error Loaded counts what is
-// certainly there.
+// Rows writes rows into a keyspace. The rows must come in order, and are copied. After an error,
+// Loaded counts the rows that are certainly in the keyspace.
 func Rows(ctx context.Context, c Config, to Destination,
 	rows iter.Seq2[archive.Record, error]) (Loaded, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -71,7 +72,7 @@ func Rows(ctx context.Context, c Config, to Destination,
 	return l.loaded, err
 }
 
-// loader is a load under way.
+// loader is the state of a running load.
 type loader struct {
 	Config
 	to      Destination
@@ -80,12 +81,12 @@ type loader struct {
 	slots   chan struct{}
 	sending sync.WaitGroup
 
-	// mu guards loaded. It is a leaf.
+	// mu guards loaded. No other lock is taken while it is held.
 	mu     sync.Mutex
 	loaded Loaded
 }
 
-// gathered are rows of one partition, as user keys.
+// gathered collects rows of one partition, with their user keys.
 type gathered struct {
 	block.Writer
 	hash  uint32
@@ -112,7 +113,7 @@ func (g *gathered) finish() *oneBlock {
 	return b
 }
 
-// oneBlock is a block on its way.
+// oneBlock is a block that is being sent.
 type oneBlock struct {
 	hash        uint32
 	first, last []byte
@@ -121,7 +122,7 @@ type oneBlock struct {
 	data        []byte
 }
 
-// all cuts the rows into blocks and sends them.
+// all cuts all rows into blocks and sends them.
 func (l *loader) all(rows iter.Seq2[archive.Record, error]) error {
 	var g gathered
 	var at *route.Partition
@@ -160,7 +161,7 @@ func (l *loader) all(rows iter.Seq2[archive.Record, error]) error {
 	return flush()
 }
 
-// locate is the partition of a key, as far as is known.
+// locate returns the partition of a key according to the partition table.
 func (l *loader) locate(hash uint32, user []byte) (*route.Partition, error) {
 	for {
 		ks, err := l.Sender.AwaitKeyspace(l.ctx, l.to.ID)
@@ -180,7 +181,7 @@ func (l *loader) locate(hash uint32, user []byte) (*route.Partition, error) {
 	}
 }
 
-// send sends a block when there is room.
+// send sends a block as soon as fewer than inFlight blocks are being sent.
 func (l *loader) send(b *oneBlock) error {
 	select {
 	case l.slots <- struct{}{}:
@@ -201,14 +202,14 @@ func (l *loader) send(b *oneBlock) error {
 	return nil
 }
 
-// errElsewhere: the rows of a block are no longer in one partition.
+// errElsewhere: the rows of a block no longer belong to one partition.
 var errElsewhere = errors.New("the rows are not in one partition any more")
 
-// write writes a block, and tries again for a while.
+// write writes a block. It retries until patience is over.
 func (l *loader) write(b *oneBlock, identity *route.Identity) error {
 	call := route.Call{Keyspace: l.to.ID, By: route.ByKey, Key: b.first, Hash: b.hash, Write: true,
 		Identity: identity,
-		Request: &kvpb.Request{Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
+		Request: &kvpb.Request{Background: true, Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{Block: b.data,
 			First: b.first, Last: b.last, Records: uint32(b.records), Size: b.size,
 			Ttl: int64(keys.Forever)}}},
 		Prepare: route.PreparerFunc(func(p *route.Partition, _ route.Leader) error {
@@ -244,7 +245,7 @@ func (l *loader) write(b *oneBlock, identity *route.Identity) error {
 	}
 }
 
-// passing reports that another attempt may succeed.
+// passing reports whether another attempt may succeed.
 func passing(err error) bool {
 	var failed *route.Error
 	if !errors.As(err, &failed) {
@@ -272,8 +273,9 @@ func (l *loader) count(answer *kvpb.LoadResponse, size uint64) {
 	}
 }
 
-// cutAgain writes a block whose partition has split, each part to its partition. All parts have the
-// identity of the whole block: if an attempt with that took effect, the parts find its versions.
+// cutAgain writes a block whose partition has split: it sends each part to its own partition. All
+// parts use the request identity of the whole block. If an earlier attempt with that identity took
+// effect, the partitions recognize its versions.
 func (l *loader) cutAgain(b *oneBlock, identity *route.Identity) error {
 	records, err := block.Open(b.data)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// maxChain bounds the backups of a chain.
+// maxChain limits the length of a chain.
 const maxChain = 10_000
 
 // Heads are the complete backups of a target by id.
 type Heads map[string]*Head
 
-// Sorted are the backups by the moments that they restore.
+// Sorted returns the backups in the order of the moments that they restore.
 func (h Heads) Sorted() []*Head {
 	all := make([]*Head, 0, len(h))
 	for _, head := range h {
@@ -32,10 +32,11 @@ func (h Heads) Sorted() []*Head {
 	return all
 }
 
-// ErrBroken: a backup of a chain is missing, or does not fit the next one.
+// ErrBroken: a backup of a chain is missing, or does not fit the next backup.
 var ErrBroken = errors.New("the chain of backups is broken")
 
-// Chain returns the backups that a restore of one needs, from the full one on to itself.
+// Chain returns the backups that a restore of a backup needs, from the full backup to the backup
+// itself.
 func (h Heads) Chain(id string) (chain []*Head, err error) {
 	for at := id; ; {
 		head := h[at]
@@ -64,7 +65,7 @@ func (h Heads) Chain(id string) (chain []*Head, err error) {
 	}
 }
 
-// NeededBy are the backups that some of them continue, directly or not.
+// NeededBy returns the backups that the given backups continue, directly or indirectly.
 func (h Heads) NeededBy(some Heads) map[string]bool {
 	needed := make(map[string]bool)
 	for _, head := range some {
@@ -79,11 +80,11 @@ func (h Heads) NeededBy(some Heads) map[string]bool {
 	return needed
 }
 
-// Layers are the manifests of a chain in its order.
+// Layers are the manifests of a chain, in the order of the chain.
 type Layers []*Manifest
 
-// Check says what is wrong with the chain for a keyspace of its last backup: layers of another
-// backup, and a layer that begins after the one before it ends.
+// Check returns an error if the layers do not fit the chain: a layer belongs to another backup, or
+// a layer begins after the end of the layer before.
 func (l Layers) Check(chain []*Head) error {
 	if len(l) == 0 || len(l) != len(chain) {
 		return fmt.Errorf("%w: %d of %d manifests are there", ErrBroken, len(l), len(chain))
@@ -102,7 +103,7 @@ func (l Layers) Check(chain []*Head) error {
 	return nil
 }
 
-// of returns the layers that a keyspace of the last backup needs.
+// of returns the layers that a restore of a keyspace of the last backup needs.
 func (l Layers) of(ks *Keyspace) (Layers, error) {
 	after := ks.After
 	for i := len(l) - 1; ; i-- {
@@ -122,7 +123,7 @@ func (l Layers) of(ks *Keyspace) (Layers, error) {
 	}
 }
 
-// KeyspaceOf is the keyspace of an id; nil if the backup does not have it.
+// KeyspaceOf returns the keyspace with an id, or nil if the backup does not have it.
 func (m *Manifest) KeyspaceOf(id uint32) *Keyspace {
 	for i := range m.Keyspaces {
 		if m.Keyspaces[i].ID == id {
@@ -132,8 +133,9 @@ func (m *Manifest) KeyspaceOf(id uint32) *Keyspace {
 	return nil
 }
 
-// Pieces returns, for each layer that a keyspace of the last backup needs, the pieces with rows in
-// a span, the latest layer first: of a row, a version of an earlier list hides those of later ones.
+// Pieces returns the pieces that have rows in a span, one list for each layer that the keyspace
+// needs, the latest layer first. A version of a row in an earlier list hides the versions of the
+// row in later lists.
 func (l Layers) Pieces(ks *Keyspace, span keys.Span) (lists [][]Piece, err error) {
 	layers, err := l.of(ks)
 	if err != nil {

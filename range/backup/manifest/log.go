@@ -14,51 +14,53 @@ import (
 
 // Names and kinds of the objects of a log.
 const (
-	// LogHeadsPrefix is that of the heads of all logs. Descriptions of rounds and what they describe
-	// lie apart from each other, so that a list of the rounds is short.
+	// LogHeadsPrefix is the prefix of the heads of all logs. The descriptions of rounds and the data
+	// of rounds have different prefixes, so that a list of the rounds is short.
 	LogHeadsPrefix = "log/head/"
 	roundsRoot     = "log/round/"
 	logDataRoot    = "log/data/"
 
-	// LogHeadKind and RoundKind are kinds of sealed objects, LogKind is that of pieces.
+	// LogHeadKind and RoundKind are kinds of sealed objects. LogKind is the kind of pieces.
 	LogHeadKind = "log-head"
 	RoundKind   = "round"
 	LogKind     = "log"
 
-	// stampLayout is the wall time of a timestamp in names, in UTC, so that names sort by time.
+	// stampLayout is the format of the wall time of a timestamp in names, in UTC. Names in this format
+	// sort by time.
 	stampLayout = "20060102T150405.000000000Z"
 )
 
-// LogHeadName is the object with the LogHead.
+// LogHeadName is the name of the object with the LogHead.
 func LogHeadName(id string) string { return LogHeadsPrefix + id }
 
-// LogOfHead is the id of the log whose head an object is; false if it is of no log.
+// LogOfHead returns the id of the log whose head has the given name. It returns false if the name
+// is not that of a log's head.
 func LogOfHead(name string) (id string, ok bool) {
 	id, found := strings.CutPrefix(name, LogHeadsPrefix)
 	return id, found && CheckID(id) == ""
 }
 
-// RoundsPrefix is the prefix of the descriptions of all rounds of a log, and RoundsOfDay that of the
-// rounds whose After lies in a day of UTC.
+// RoundsPrefix is the prefix of the descriptions of all rounds of a log. RoundsOfDay is the prefix
+// of the descriptions of the rounds whose After lies in a day of UTC.
 func RoundsPrefix(id string) string { return roundsRoot + id + "/" }
 func RoundsOfDay(id string, day time.Time) string {
 	return RoundsPrefix(id) + day.UTC().Format("20060102T")
 }
 
-// LogDataPrefix is the prefix of all that the rounds of a log describe.
+// LogDataPrefix is the prefix of the data of all rounds of a log.
 func LogDataPrefix(id string) string { return logDataRoot + id + "/" }
 
-// stamp is a moment in a name.
+// stamp formats a moment for a name.
 func stamp(at hlc.Timestamp) string {
 	return fmt.Sprintf("%s-%010d", at.Time().Format(stampLayout), at.Logical)
 }
 
-// RoundName is the object with the Round that begins after a moment. It says the moment and nothing
-// else, so that a log has one round for each: the first one that is created.
+// RoundName is the name of the Round that begins after a moment. The name depends only on the
+// moment, so that a log has only one round after each moment: the first round that is created.
 func RoundName(id string, after hlc.Timestamp) string { return RoundsPrefix(id) + stamp(after) }
 
-// RoundOf is the moment after which the round begins whose description, or of which a piece, has a
-// name; false if the name is of no object of a round of the log.
+// RoundOf returns the After of a round from the name of its description or of one of its pieces. It
+// returns false if the name does not belong to a round of the log.
 func RoundOf(id, name string) (after hlc.Timestamp, ok bool) {
 	tail, ok := strings.CutPrefix(name, RoundsPrefix(id))
 	if !ok {
@@ -81,70 +83,72 @@ func RoundOf(id, name string) (after hlc.Timestamp, ok bool) {
 	return after, stamp(after) == tail
 }
 
-// LogPieceName is the object of a piece of a log. attempt is random, as that of PieceName.
+// LogPieceName is the name of a piece of a log. attempt is random, as in PieceName.
 func LogPieceName(id string, after hlc.Timestamp, attempt uint64, number int) string {
 	return fmt.Sprintf("%s%s/piece/%016x-%04d", LogDataPrefix(id), stamp(after), attempt, number)
 }
 
-// LogCoordinationName is the object of a part of the changes of the coordination store.
+// LogCoordinationName is the name of a part of the changes of the coordination store.
 func LogCoordinationName(id string, after hlc.Timestamp, attempt uint64, part int) string {
 	return fmt.Sprintf("%s%s/coordination/%016x-%04d", LogDataPrefix(id), stamp(after), attempt, part)
 }
 
-// LogHead says what a log is, without naming a key or a keyspace. It never changes.
+// LogHead describes a log. It contains no key and no name of a keyspace. It never changes.
 type LogHead struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	// Schedule is the name of the schedule that the log belongs to.
 	Schedule string `json:"schedule"`
-	// Cluster and Version are as those of a Head.
+	// Cluster and Version are the same as in Head.
 	Cluster string `json:"cluster"`
 	Version string `json:"version,omitempty"`
-	// Keyspaces are the ids of those that the log has from its beginning on.
+	// Keyspaces are the ids of the keyspaces that the log has from its beginning on.
 	Keyspaces []uint32 `json:"keyspaces"`
 	// From is the After of the first round.
 	From  Timestamp `json:"from"`
 	Began time.Time `json:"began"`
-	// Revision is that of the coordination store at From; 0: there is no such store.
+	// Revision is the revision of the coordination store at From. Zero means that there is no such
+	// store.
 	Revision int64 `json:"revision,omitempty"`
-	// Recipients is as that of a Head.
+	// Recipients is the same as in Head.
 	Recipients int `json:"recipients,omitempty"`
 }
 
-// Round is a part of a log: all changes in (After, At].
+// Round describes a part of a log: all changes in (After, At].
 type Round struct {
 	Format  int       `json:"format"`
 	Log     string    `json:"log"`
 	Cluster string    `json:"cluster"`
 	After   Timestamp `json:"after"`
 	At      Timestamp `json:"at"`
-	// Keyspaces are those that the log has at At, without their splits. The After of one is that of
-	// the round; zero: the round has all that could be read at its After, too, because the round
-	// before does not have the keyspace.
+	// Keyspaces are the keyspaces that the log has at At, without their split points. The After of a
+	// keyspace is the After of the round. It is zero if the round before does not have the keyspace:
+	// then this round also has everything that could be read at the round's After.
 	Keyspaces []Keyspace `json:"keyspaces"`
-	// Pieces have the versions. Their rows begin with the id of the keyspace (LogRow). They are in no
-	// order, and may overlap.
+	// Pieces have the versions. Their rows begin with the id of the keyspace (LogRow). The pieces are
+	// in no particular order, and may overlap.
 	Pieces []Piece `json:"pieces,omitempty"`
 	// Coordination has the changes of the coordination store since the round before, or since an
-	// earlier revision, or a whole copy; nil: there are none.
+	// earlier revision, or a whole copy of the store. It is nil if there are no changes.
 	Coordination *Blob `json:"coordination,omitempty"`
-	// Revision is that of the coordination store, and Digest that of its leases, users and roles; 0:
-	// the cluster has no such store. The state was fixed before the moment At was chosen.
+	// Revision is the revision of the coordination store, and Digest the digest of its leases, users
+	// and roles. Revision is zero if the cluster has no such store. The state was fixed before the
+	// moment At was chosen.
 	Revision int64  `json:"revision,omitempty"`
 	Digest   string `json:"digest,omitempty"`
 }
 
-// logWidth is the number of bytes of the id of the keyspace that a row of a log begins with.
+// logWidth is the length of the keyspace id at the beginning of a row of a log.
 const logWidth = 4
 
-// LogRow is the row of a log for a row of a keyspace.
+// LogRow returns the row of a log for a row of a keyspace.
 func LogRow(keyspace uint32, row []byte) []byte {
 	all := make([]byte, logWidth, logWidth+len(row))
 	binary.BigEndian.PutUint32(all, keyspace)
 	return append(all, row...)
 }
 
-// logSpan is the span of rows of a log with the rows of a span of a keyspace.
+// logSpan returns the span of rows of a log for a span of rows of a keyspace.
 func logSpan(keyspace uint32, span keys.Span) keys.Span {
 	s := keys.Span{Start: LogRow(keyspace, span.Start), End: LogRow(keyspace, span.End)}
 	if len(span.End) == 0 {
@@ -157,8 +161,8 @@ func logSpan(keyspace uint32, span keys.Span) keys.Span {
 	return s
 }
 
-// Overlapping returns the pieces that may have a row in a span of a keyspace, and the span as the
-// pieces have it.
+// Overlapping returns the pieces that may have a row in a span of a keyspace, and the span in rows
+// of the log.
 func (r *Round) Overlapping(keyspace uint32, span keys.Span) (pieces []Piece, rows keys.Span) {
 	rows = logSpan(keyspace, span)
 	for _, p := range r.Pieces {
@@ -170,10 +174,10 @@ func (r *Round) Overlapping(keyspace uint32, span keys.Span) (pieces []Piece, ro
 	return pieces, rows
 }
 
-// CutLogRow is the row of the keyspace in a row of a log, which it aliases.
+// CutLogRow returns the keyspace's row within a row of a log. The result aliases its argument.
 func CutLogRow(row []byte) []byte { return row[min(len(row), logWidth):] }
 
-// KeyspaceOf is the keyspace of an id; nil if the round does not have it.
+// KeyspaceOf returns the keyspace with an id, or nil if the round does not have it.
 func (r *Round) KeyspaceOf(id uint32) *Keyspace {
 	for i := range r.Keyspaces {
 		if r.Keyspaces[i].ID == id {
@@ -211,7 +215,7 @@ func DecodeRound(data []byte) (*Round, error) {
 	return r, r.Check()
 }
 
-// Check says what is wrong with a round.
+// Check returns an error if the round is not valid.
 func (r *Round) Check() error {
 	switch {
 	case r.Format > Format:
@@ -248,7 +252,7 @@ func (r *Round) Check() error {
 	return r.Coordination.check()
 }
 
-// Follows says what is wrong with a round as the next one of another.
+// Follows returns an error if the round cannot be the next round after another.
 func (r *Round) Follows(before *Round) error {
 	if r.After != before.At || r.Log != before.Log || r.Cluster != before.Cluster {
 		return fmt.Errorf("%w: the log %s ends at %v, and its next round begins at %v of the log %s of "+

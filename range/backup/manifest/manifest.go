@@ -12,7 +12,8 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Format is the format of manifests that this package writes. It reads this one and earlier ones.
+// Format is the format of the manifests that this package writes. The package reads this format and
+// earlier ones.
 const Format = 1
 
 // Limits of a backup.
@@ -23,7 +24,7 @@ const (
 	MaxObject = 96 << 20
 )
 
-// Timestamp is a hybrid timestamp that is text in JSON, as its String.
+// Timestamp is a hybrid timestamp whose JSON form is the text of String.
 type Timestamp struct{ hlc.Timestamp }
 
 // At wraps a timestamp.
@@ -47,7 +48,7 @@ func (t *Timestamp) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Kind is whether a backup stands alone.
+// Kind says whether a backup is full or incremental.
 type Kind string
 
 // The kinds of backups.
@@ -56,121 +57,125 @@ const (
 	Incremental Kind = "incremental"
 )
 
-// Head says what a backup is, without naming a key or a keyspace. It is readable without any
+// Head describes a backup. It contains no key and no name of a keyspace, and can be read without an
 // identity.
 type Head struct {
 	Format int    `json:"format"`
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
-	// Parent is the backup that an incremental one continues; empty for a full one.
+	// Parent is the id of the backup that an incremental backup continues. It is empty for a full
+	// backup.
 	Parent string `json:"parent,omitempty"`
-	// At is the moment that the backup restores. After is that of the parent.
+	// At is the moment that the backup restores. After is the At of the parent.
 	At    Timestamp `json:"at"`
 	After Timestamp `json:"after"`
 	// Cluster is the id of the cluster, and Version the version of the servers that made the backup.
 	Cluster string `json:"cluster"`
 	Version string `json:"version,omitempty"`
-	// Began and Ended are by the clock of the core's leader. Ended is zero until the backup is
+	// Began and Ended are times of the clock of the core's leader. Ended is zero until the backup is
 	// complete.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended"`
-	// Recipients is the number of age recipients that can read the backup; 0: it is not encrypted.
+	// Recipients is the number of age recipients that can read the backup. Zero means that the backup
+	// is not encrypted.
 	Recipients int `json:"recipients,omitempty"`
-	// Partial: keyspaces of the cluster were left out on request.
+	// Partial is set if keyspaces of the cluster were left out on request.
 	Partial bool `json:"partial,omitempty"`
-	// Schedule is the name of the schedule that the backup was made for; empty: it was asked for.
+	// Schedule is the name of the schedule that the backup was made for. It is empty if a user asked
+	// for the backup.
 	Schedule string `json:"schedule,omitempty"`
-	// Keyspaces are the ids of those in the backup.
+	// Keyspaces are the ids of the keyspaces in the backup.
 	Keyspaces []uint32 `json:"keyspaces"`
-	// Totals are of the finished backup.
+	// Totals are set when the backup is complete.
 	Totals Totals `json:"totals"`
 }
 
-// Totals are sums over what a backup contains.
+// Totals are sums over the content of a backup.
 type Totals struct {
 	Keyspaces int    `json:"keyspaces"`
 	Pieces    int    `json:"pieces"`
 	Records   uint64 `json:"records"`
-	// Bytes are those of keys and values, Stored those of the objects.
+	// Bytes is the size of the keys and values. Stored is the size of the objects.
 	Bytes  uint64 `json:"bytes"`
 	Stored uint64 `json:"stored"`
 }
 
-// Plan is what a backup is going to contain.
+// Plan describes what a backup will contain.
 type Plan struct {
 	Head      Head       `json:"head"`
 	Keyspaces []Keyspace `json:"keyspaces"`
 	Units     []Unit     `json:"units"`
-	// Coordination is the object with the coordination store, its leases, users and roles; nil if it
-	// was left out.
+	// Coordination describes the objects with the coordination store, including leases, users and
+	// roles. It is nil if the store was left out.
 	Coordination *Blob `json:"coordination,omitempty"`
-	// Settings are what operators have let placement do, the message of the core in the JSON form of
-	// protocol buffers; empty: they are not known.
+	// Settings are the operators' settings of placement: the message of the core in the JSON form of
+	// protocol buffers. It is empty if the settings are not known.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
-// Keyspace is a keyspace as it was at the moment of the backup.
+// Keyspace describes a keyspace at the moment of the backup.
 type Keyspace struct {
 	ID   uint32 `json:"id"`
 	Name string `json:"name"`
-	// Definition is the record of the core, in the JSON form of protocol buffers.
+	// Definition is the keyspace's record in the core, in the JSON form of protocol buffers.
 	Definition json.RawMessage `json:"definition"`
-	// Hashed is set for a hash keyspace, of Hashes partitions.
+	// Hashed is set for a hash keyspace. Hashes is the number of its partitions.
 	Hashed bool   `json:"hashed,omitempty"`
 	Hashes uint32 `json:"hashes,omitempty"`
-	// Splits are the rows at which partitions began, without that of the first one.
+	// Splits are the first rows of all partitions but the first.
 	Splits [][]byte `json:"splits,omitempty"`
-	// After is the moment from which on the backup has the versions; zero: it has all that could be
-	// read at Head.At.
+	// After is the moment after which the backup has all versions. Zero means that the backup has
+	// everything that could be read at Head.At.
 	After Timestamp `json:"after"`
 }
 
-// Unit is the part of a plan that one worker writes at a time: a span of rows of one keyspace. Both
-// ends are empty where the keyspace begins and ends.
+// Unit is a part of a plan that one worker writes: a span of rows of one keyspace. Start is empty
+// at the beginning of the keyspace, and End is empty at its end.
 type Unit struct {
 	Keyspace uint32 `json:"keyspace"`
 	Start    []byte `json:"start,omitempty"`
 	End      []byte `json:"end,omitempty"`
 }
 
-// Span is the span of rows.
+// Span returns the unit's span of rows.
 func (u Unit) Span() keys.Span { return keys.Span{Start: u.Start, End: u.End} }
 
 // Piece is an object with records of one unit.
 type Piece struct {
 	Name string `json:"name"`
-	// Size is the number of bytes of the object, Sum their SHA-256 in hexadecimal digits.
+	// Size is the number of bytes of the object. Sum is the SHA-256 of the object in hexadecimal
+	// digits.
 	Size uint64 `json:"size"`
 	Sum  string `json:"sum"`
-	// First and Last are the first and the last row in it.
+	// First and Last are the first and the last row in the piece.
 	First []byte `json:"first"`
 	Last  []byte `json:"last"`
-	// Records is the number of versions, Bytes that of the bytes of their keys and values.
+	// Records is the number of versions. Bytes is the size of their keys and values.
 	Records uint64 `json:"records"`
 	Bytes   uint64 `json:"bytes"`
 }
 
-// Done is a finished unit.
+// Done describes a finished unit.
 type Done struct {
 	Unit   int     `json:"unit"`
 	Pieces []Piece `json:"pieces,omitempty"`
 }
 
-// Manifest is a complete backup.
+// Manifest describes a complete backup.
 type Manifest struct {
 	Plan
-	// Done has an element for each unit of the plan, in its order.
+	// Done has an element for each unit of the plan, in the order of the plan.
 	Done []Done `json:"done"`
 }
 
-// Blob is an object that has no records of keyspaces.
+// Blob describes objects without records of keyspaces.
 type Blob struct {
 	Names []string `json:"names"`
-	// Sizes and Sums are as of a Piece, one for each name.
+	// Sizes and Sums have the size and the sum of each object, as in Piece.
 	Sizes []uint64 `json:"sizes"`
 	Sums  []string `json:"sums"`
-	// Revision is that of the coordination store. Changes: it is no copy, but has what has changed since
-	// the revision Since.
+	// Revision is the revision of the coordination store. Changes is set if the blob is not a copy,
+	// but has the changes since the revision Since.
 	Revision int64 `json:"revision"`
 	Changes  bool  `json:"changes,omitempty"`
 	Since    int64 `json:"since,omitempty"`
@@ -208,7 +213,7 @@ func DecodePlan(data []byte) (*Plan, error) {
 	return p, p.Check()
 }
 
-// DecodeDone reads a Done. The caller compares it with the plan (Plan.CheckDone).
+// DecodeDone reads a Done. The caller checks it against the plan (Plan.CheckDone).
 func DecodeDone(data []byte) (*Done, error) {
 	d := new(Done)
 	return d, decode(data, d)
@@ -233,7 +238,7 @@ func decode(data []byte, into any) error {
 	return nil
 }
 
-// check says what is wrong with a head.
+// check returns an error if the head is not valid.
 func (h *Head) check() error {
 	switch {
 	case h.Format > Format:
@@ -254,8 +259,8 @@ func (h *Head) check() error {
 		h.Parent, h.After, h.At)
 }
 
-// Check says what is wrong with a plan: keyspaces twice, and units that do not cover each keyspace
-// exactly once, in order.
+// Check returns an error if the plan is not valid: a keyspace occurs twice, or the units do not
+// cover each keyspace exactly once, in order.
 func (p *Plan) Check() error {
 	if err := p.Head.check(); err != nil {
 		return err
@@ -288,7 +293,7 @@ func (p *Plan) Check() error {
 	return p.Coordination.check()
 }
 
-// check says what is wrong with a blob; nil is right.
+// check returns an error if the blob is not valid. A nil blob is valid.
 func (b *Blob) check() error {
 	if b != nil &&
 		(len(b.Names) != len(b.Sizes) || len(b.Names) != len(b.Sums) || len(b.Names) == 0) {
@@ -297,7 +302,7 @@ func (b *Blob) check() error {
 	return nil
 }
 
-// check says what is wrong with the sizes of a piece.
+// check returns an error if the sizes of the piece are not valid.
 func (p *Piece) check() error {
 	if sum, err := hex.DecodeString(p.Sum); err != nil || len(sum) != 32 || p.Size == 0 ||
 		p.Records == 0 {
@@ -306,8 +311,8 @@ func (p *Piece) check() error {
 	return nil
 }
 
-// cover counts the units of a keyspace at the beginning of the list, and says where they leave a
-// hole.
+// cover returns the number of units at the beginning of the list that belong to a keyspace. It
+// returns an error if they leave a gap.
 func cover(units []Unit, ks *Keyspace) (n int, err error) {
 	at := []byte{}
 	for n < len(units) && units[n].Keyspace == ks.ID {
@@ -325,8 +330,8 @@ func cover(units []Unit, ks *Keyspace) (n int, err error) {
 	return n, fmt.Errorf("the units of the keyspace %q end at %s", ks.Name, keys.Pretty(at))
 }
 
-// CheckDone says what is wrong with the Done of a unit: pieces of another backup or unit, outside
-// its span, or out of order.
+// CheckDone returns an error if the Done of a unit is not valid: pieces belong to another backup or
+// unit, lie outside the unit's span, or are out of order.
 func (p *Plan) CheckDone(d *Done) error {
 	if d.Unit < 0 || d.Unit >= len(p.Units) {
 		return fmt.Errorf("the backup has no unit %d", d.Unit)
@@ -344,7 +349,7 @@ func (p *Plan) CheckDone(d *Done) error {
 		if err := piece.check(); err != nil {
 			return err
 		}
-		// Versions of one row may be in two pieces, one behind the other.
+		// The versions of one row may be spread over two consecutive pieces.
 		if !span.Contains(piece.First) || !span.Contains(piece.Last) ||
 			bytes.Compare(piece.First, piece.Last) > 0 || i > 0 && bytes.Compare(last, piece.First) > 0 {
 			return fmt.Errorf("the piece %q is not in its place within %v", piece.Name, span)
@@ -354,7 +359,7 @@ func (p *Plan) CheckDone(d *Done) error {
 	return nil
 }
 
-// Check says what is wrong with a manifest.
+// Check returns an error if the manifest is not valid.
 func (m *Manifest) Check() error {
 	if err := m.Plan.Check(); err != nil {
 		return err
@@ -373,7 +378,7 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// Sum adds up what a manifest contains.
+// Sum returns the totals of a manifest.
 func (m *Manifest) Sum() Totals {
 	t := Totals{Keyspaces: len(m.Keyspaces)}
 	for i := range m.Done {
@@ -388,7 +393,7 @@ func (m *Manifest) Sum() Totals {
 	return t
 }
 
-// SumOf adds up what a manifest contains of one keyspace.
+// SumOf returns the totals of one keyspace of a manifest.
 func (m *Manifest) SumOf(keyspace uint32) Totals {
 	t := Totals{Keyspaces: 1}
 	for i := range m.Done {
@@ -399,7 +404,7 @@ func (m *Manifest) SumOf(keyspace uint32) Totals {
 	return t
 }
 
-// Add adds a finished unit.
+// Add adds a finished unit to the totals.
 func (t *Totals) Add(d *Done) {
 	for i := range d.Pieces {
 		t.Pieces++

@@ -17,24 +17,25 @@ const (
 	unitPrefix   = "unit/"
 	piecePrefix  = "piece/"
 
-	// Kinds of the sealed objects that have no records.
+	// Kinds of the sealed objects that contain no records.
 	HeadKind         = "head"
 	ManifestKind     = "manifest"
 	CoordinationKind = "coordination"
-	// CoordinationChangesKind is that of a Blob with changes.
+	// CoordinationChangesKind is the kind of a Blob with changes.
 	CoordinationChangesKind = "coordination-changes"
 )
 
-// idLayout is the part of an id that is a time, in UTC, so that ids sort by time.
+// idLayout is the format of the time in an id, in UTC. Ids in this format sort by time.
 const idLayout = "20060102T150405Z"
 
-// NewID returns the id of a backup that begins at a time: the time, and eight digits of random,
-// which keep apart backups of the same second.
+// NewID returns the id of a backup that begins at a time: the time, and eight random digits. The
+// digits distinguish backups of the same second.
 func NewID(began time.Time, random uint32) string {
 	return fmt.Sprintf("%s-%08x", began.UTC().Format(idLayout), random)
 }
 
-// CheckID says what is wrong with an id; empty if it is one of NewID.
+// CheckID says what is wrong with an id. The result is empty if the id has the form that NewID
+// makes.
 func CheckID(id string) string {
 	moment, random, found := strings.Cut(id, "-")
 	if _, err := time.Parse(idLayout, moment); err == nil && found && len(random) == 8 &&
@@ -48,7 +49,8 @@ func CheckID(id string) string {
 // Prefix is the prefix of all objects of a backup.
 func Prefix(id string) string { return Root + id + "/" }
 
-// PlanName, HeadName and ManifestName are the objects of these types.
+// PlanName, HeadName and ManifestName are the names of the objects with the Plan, the Head and the
+// Manifest.
 func PlanName(id string) string     { return Prefix(id) + planName }
 func HeadName(id string) string     { return Prefix(id) + headName }
 func ManifestName(id string) string { return Prefix(id) + manifestName }
@@ -56,11 +58,11 @@ func ManifestName(id string) string { return Prefix(id) + manifestName }
 // UnitsPrefix is the prefix of the objects that UnitName names.
 func UnitsPrefix(id string) string { return Prefix(id) + unitPrefix }
 
-// UnitName is the object with the Done of a unit.
+// UnitName is the name of the object with the Done of a unit.
 func UnitName(id string, unit int) string { return fmt.Sprintf("%s%06d", UnitsPrefix(id), unit) }
 
-// UnitOf is the number of the unit whose Done has this name; false if the name is of another
-// object.
+// UnitOf returns the number of the unit whose Done has the given name. It returns false if the name
+// belongs to another object.
 func UnitOf(id, name string) (unit int, ok bool) {
 	digits, found := strings.CutPrefix(name, UnitsPrefix(id))
 	if !found {
@@ -75,13 +77,13 @@ func UnitOf(id, name string) (unit int, ok bool) {
 // PiecePrefix is the prefix of all pieces of a backup.
 func PiecePrefix(id string) string { return Prefix(id) + piecePrefix }
 
-// PieceName is the object of a piece. attempt is random, and differs between the workers that have
-// tried a unit: none overwrites what another one has written.
+// PieceName is the name of a piece. attempt is random and differs between the workers that have
+// tried the unit, so that no worker overwrites an object of another.
 func PieceName(id string, unit int, attempt uint64, number int) string {
 	return fmt.Sprintf("%s%06d-%016x-%04d", PiecePrefix(id), unit, attempt, number)
 }
 
-// CoordinationName is the object of a part of the coordination store. attempt is random, as that of
+// CoordinationName is the name of a part of the coordination store. attempt is random, as in
 // PieceName.
 func CoordinationName(id string, attempt uint64, part int) string {
 	return fmt.Sprintf("%s%016x-%04d", CoordinationPrefix(id), attempt, part)
@@ -90,11 +92,23 @@ func CoordinationName(id string, attempt uint64, part int) string {
 // CoordinationPrefix is the prefix of the objects that CoordinationName names.
 func CoordinationPrefix(id string) string { return Prefix(id) + "coordination/" }
 
-// CheckName is the object by which it is seen that all servers reach the target.
-func CheckName(id string) string { return Prefix(id) + "check" }
+// CheckName is the name of the object that proves that all servers reach the same target.
+func CheckName(id string) string { return Prefix(id) + checkName }
 
-// IDOf is the id of the backup that an object belongs to, and the rest of the name; false if the
-// object is of no backup.
+// ProbePrefix is the prefix of the objects with which a target is tried before the backup begins.
+func ProbePrefix(id string) string { return Prefix(id) + probeFolder }
+
+const checkName, probeFolder = "check", "probe/"
+
+// IsTrial reports whether an object is one of those with which the target was tried, and no part of
+// a backup. A crash may have left the object.
+func IsTrial(name string) bool {
+	_, rest, ok := IDOf(name)
+	return ok && (rest == checkName || strings.HasPrefix(rest, probeFolder))
+}
+
+// IDOf returns the id of the backup that an object belongs to, and the rest of the object's name.
+// It returns false if the object belongs to no backup.
 func IDOf(name string) (id, rest string, ok bool) {
 	tail, found := strings.CutPrefix(name, Root)
 	if !found {

@@ -7,25 +7,25 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Partition is a partition as a plan is made of it.
+// Partition describes a partition for Cut.
 type Partition struct {
-	// Start is the first row; empty: the keyspace begins with it.
+	// Start is the first row. It is empty for the first partition of a keyspace.
 	Start []byte
-	// Bytes is about how much it has.
+	// Bytes is the approximate size of the partition.
 	Bytes uint64
-	// Nodes are the nodes that have a replica.
+	// Nodes are the nodes that have a replica of the partition.
 	Nodes []keys.NodeID
 }
 
-// UnitLimits bound a unit: it ends before a partition with which it would have more bytes, or more
-// partitions. It has at least one partition.
+// UnitLimits limit a unit. A unit ends before the partition with which it would exceed Bytes or
+// Partitions. It has at least one partition.
 type UnitLimits struct {
 	Bytes      uint64
 	Partitions int
 }
 
-// Cut makes units of the partitions of a keyspace, which are in the order of their rows and have no
-// hole between them.
+// Cut divides the partitions of a keyspace into units. The partitions must be in the order of their
+// rows and without gaps.
 func Cut(id keys.KeyspaceID, partitions []Partition, limits UnitLimits) (units []Unit) {
 	for begin := 0; begin < len(partitions); {
 		end, size := begin+1, partitions[begin].Bytes
@@ -47,8 +47,8 @@ func Cut(id keys.KeyspaceID, partitions []Partition, limits UnitLimits) (units [
 	return units
 }
 
-// Near are the nodes with replicas of the partitions that have rows in a span, those of most
-// partitions first.
+// Near returns the nodes with replicas of the partitions that have rows in a span. Nodes with
+// replicas of more partitions come first.
 func Near(partitions []Partition, span keys.Span) (all []keys.NodeID) {
 	count := make(map[keys.NodeID]int)
 	begin, found := slices.BinarySearchFunc(partitions, span.Start, func(p Partition, row []byte) int {
@@ -72,7 +72,7 @@ func Near(partitions []Partition, span keys.Span) (all []keys.NodeID) {
 	return all
 }
 
-// Splits are the rows at which partitions begin, without that of the first one.
+// Splits returns the first rows of all partitions but the first.
 func Splits(partitions []Partition) (rows [][]byte) {
 	for i := range partitions {
 		if i > 0 {

@@ -7,20 +7,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Point is a moment that can be restored, with all that a restore to it reads. Nobody changes it.
+// Point is a moment that can be restored, with the descriptions of everything that the restore
+// reads. It does not change.
 type Point struct {
 	At hlc.Timestamp
-	// Layers are the chain of a backup at or before At, and Rounds those of a log from the backup's
-	// moment to At. Without rounds At is the moment of the backup.
+	// Layers are the chain of a backup at or before At. Rounds are the rounds of a log from the
+	// backup's moment to At. Without rounds, At is the moment of the backup.
 	Layers Layers
 	Rounds []*Round
-	// Keyspaces are those at the moment, and Units cover each of them, in this order.
+	// Keyspaces are the keyspaces at the moment. Units cover each of them, in the same order.
 	Keyspaces []Keyspace
 	Units     []Unit
 }
 
-// NewPoint makes a Point of layers that have been checked (Layers.Check). Without rounds the moment
-// is that of the layers.
+// NewPoint makes a Point of layers that were checked (Layers.Check). Without rounds the moment must
+// be that of the layers.
 func NewPoint(layers Layers, rounds []*Round, at hlc.Timestamp) (*Point, error) {
 	last := layers[len(layers)-1]
 	p := &Point{At: last.Head.At.Timestamp, Layers: layers, Rounds: rounds}
@@ -52,8 +53,8 @@ func NewPoint(layers Layers, rounds []*Round, at hlc.Timestamp) (*Point, error) 
 	return p, nil
 }
 
-// checkRounds says what is wrong with the rounds for a moment: another cluster's, a hole, or an end
-// before the moment.
+// checkRounds returns an error if the rounds cannot restore the moment: they belong to another
+// cluster, have a gap, or end before the moment.
 func (p *Point) checkRounds(at hlc.Timestamp) error {
 	base := p.Layers[len(p.Layers)-1].Head
 	first, last := p.Rounds[0], p.Rounds[len(p.Rounds)-1]
@@ -74,7 +75,7 @@ func (p *Point) checkRounds(at hlc.Timestamp) error {
 	return nil
 }
 
-// complete says what is missing of a keyspace that the layers do not have.
+// complete adds the parts of a keyspace that the layers do not have.
 func (p *Point) complete(ks *Keyspace) error {
 	for _, r := range p.Rounds {
 		if there := r.KeyspaceOf(ks.ID); there != nil {
@@ -89,7 +90,7 @@ func (p *Point) complete(ks *Keyspace) error {
 		p.Rounds[0].After)
 }
 
-// KeyspaceOf is the keyspace of an id; nil if there was none at the moment.
+// KeyspaceOf returns the keyspace with an id, or nil if it did not exist at the moment.
 func (p *Point) KeyspaceOf(id uint32) *Keyspace {
 	for i := range p.Keyspaces {
 		if p.Keyspaces[i].ID == id {
@@ -99,7 +100,7 @@ func (p *Point) KeyspaceOf(id uint32) *Keyspace {
 	return nil
 }
 
-// KeyspaceNamed is the keyspace of a name; nil if there was none at the moment.
+// KeyspaceNamed returns the keyspace with a name, or nil if it did not exist at the moment.
 func (p *Point) KeyspaceNamed(name string) *Keyspace {
 	for i := range p.Keyspaces {
 		if p.Keyspaces[i].Name == name {
@@ -109,9 +110,10 @@ func (p *Point) KeyspaceNamed(name string) *Keyspace {
 	return nil
 }
 
-// Coordination is what has the coordination store: a copy, and the changes that follow it, in their
-// order. A round has the state of before its At, so one whose At is after the moment is left out:
-// the store is not newer than the keyspaces. The copy is nil if there is none.
+// Coordination returns the blobs with the coordination store: a copy, and the changes after the
+// copy in their order. The state of the store in a round is from before the round's At. Rounds
+// whose At is after the moment are left out, so that the store is not newer than the keyspaces.
+// base is nil if there is no copy.
 func (p *Point) Coordination() (base *Blob, changes []*Blob) {
 	base = p.Layers[len(p.Layers)-1].Coordination
 	for _, r := range p.Rounds {
@@ -126,8 +128,8 @@ func (p *Point) Coordination() (base *Blob, changes []*Blob) {
 	return base, changes
 }
 
-// Pieces returns, for each layer that a keyspace needs, the pieces with rows in a span, as
-// Layers.Pieces does, and the number of layers; none for a keyspace that is in the rounds alone.
+// Pieces returns the pieces that have rows in a span, one list for each layer that the keyspace
+// needs, as Layers.Pieces does. It returns no list for a keyspace that only the rounds have.
 func (p *Point) Pieces(ks *Keyspace, span keys.Span) ([][]Piece, error) {
 	earlier := p.Layers[len(p.Layers)-1].KeyspaceOf(ks.ID)
 	if earlier == nil {

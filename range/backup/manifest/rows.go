@@ -6,18 +6,18 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// hashWidth is the number of bytes of the hash number that a row of a hash keyspace begins with.
+// hashWidth is the length of the hash number at the beginning of a row of a hash keyspace.
 const hashWidth = 2
 
-// HashRow is the row of a user key with a hash number.
+// HashRow returns the row of a user key in a hash keyspace.
 func HashRow(hash uint32, user []byte) []byte {
 	row := make([]byte, hashWidth, hashWidth+len(user))
 	binary.BigEndian.PutUint16(row, uint16(hash))
 	return append(row, user...)
 }
 
-// SplitHashRow splits a row of a hash keyspace into the hash number and the user key, which aliases
-// it; false if it is too short to be one.
+// SplitHashRow splits a row of a hash keyspace into the hash number and the user key. The user key
+// aliases the row. It returns false if the row is too short.
 func SplitHashRow(row []byte) (hash uint32, user []byte, ok bool) {
 	if len(row) < hashWidth {
 		return 0, nil, false
@@ -25,7 +25,7 @@ func SplitHashRow(row []byte) (hash uint32, user []byte, ok bool) {
 	return uint32(binary.BigEndian.Uint16(row)), row[hashWidth:], true
 }
 
-// UserKey is the user key of a row, which it aliases.
+// UserKey returns the user key of a row. The result aliases the row.
 func (ks *Keyspace) UserKey(row []byte) []byte {
 	if !ks.Hashed {
 		return row
@@ -34,7 +34,7 @@ func (ks *Keyspace) UserKey(row []byte) []byte {
 	return user
 }
 
-// RowsOf are the spans of rows that have the user keys of a span, in order.
+// RowsOf returns the spans of rows that correspond to a span of user keys, in order.
 func (ks *Keyspace) RowsOf(span keys.Span) (rows []keys.Span) {
 	switch {
 	case !ks.Hashed:
@@ -55,7 +55,7 @@ func (ks *Keyspace) RowsOf(span keys.Span) (rows []keys.Span) {
 	return rows
 }
 
-// KeyspaceNamed is the keyspace of a name; nil if the backup does not have it.
+// KeyspaceNamed returns the keyspace with a name, or nil if the backup does not have it.
 func (m *Manifest) KeyspaceNamed(name string) *Keyspace {
 	for i := range m.Keyspaces {
 		if m.Keyspaces[i].Name == name {

@@ -1,5 +1,6 @@
-// Package spread gives units of work to nodes: some at a time to each, a unit to a node that is
-// near its data if there is one with room, and to another node after a failure.
+// Package spread distributes units of work over nodes. Each node gets a few units at a time. A unit
+// goes to a node near its data if such a node has capacity. After a failure, the unit goes to
+// another node.
 package spread
 
 import (
@@ -12,37 +13,42 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Config says how units are given out. Nodes, Do and Done must be set.
+// Config says how units are distributed. Nodes, Do and Done must be set.
 type Config struct {
-	// Nodes are those that can be given units now.
+	// Nodes returns the nodes that can be given units now.
 	Nodes func(context.Context) ([]keys.NodeID, error)
-	// Near are nodes that are better for a unit than others, the best one first; nil: none is.
+	// Near returns the preferred nodes for a unit, the best node first. If Near is nil, no node is
+	// preferred.
 	Near func(unit int) []keys.NodeID
-	// Do has a node do a unit. It is called by goroutines of their own, which end before Run does.
+	// Do has a node do a unit. Each call runs in a goroutine of its own. All calls end before Run
+	// returns.
 	Do func(ctx context.Context, node keys.NodeID, unit int) error
-	// Done is told, by the goroutine of Run, that a unit is done. Its error ends the Run.
+	// Done is called by the goroutine of Run when a unit is done. If it returns an error, Run ends
+	// with that error.
 	Done func(unit int) error
-	// Failed is told, by the goroutine of Run, of an attempt that failed; nil: nobody is.
+	// Failed is called by the goroutine of Run for each failed attempt. It may be nil.
 	Failed func(node keys.NodeID, unit int, err error)
-	// Final reports an error of Do after which no attempt is of use; nil: none is.
+	// Final reports whether an error of Do makes further attempts useless. If Final is nil, no error
+	// does.
 	Final func(error) bool
-	// PerNode is how many units a node has at the same time. Default 2.
+	// PerNode is the number of units that a node does at the same time. The default is 2.
 	PerNode int
-	// Attempts is how often a unit is given out before the Run fails. Default 10.
+	// Attempts is the number of attempts at a unit before Run fails. The default is 10.
 	Attempts int
-	// RetryPause is how long a node that failed is given nothing. Default 3 s.
+	// RetryPause is the time for which a node gets no unit after a failure. The default is 3 s.
 	RetryPause time.Duration
-	// Patience is how long no node may take a unit before the Run fails. Default 1 min.
+	// Patience is the time for which all nodes may refuse units before Run fails. The default is 1
+	// min.
 	Patience time.Duration
 }
 
-// ErrNoNode: no data node has taken a unit for Config.Patience.
+// ErrNoNode: no data node could be given a unit for Config.Patience.
 var ErrNoNode = errors.New("no data node that is alive takes a part of the work")
 
 const (
-	// nodesAgain is how often the nodes are asked for.
+	// nodesAgain is the interval at which the list of nodes is read again.
 	nodesAgain = 5 * time.Second
-	// window is how many of the waiting units are looked at for one that is near a node.
+	// window is the number of waiting units that are searched for one near a node.
 	window = 1000
 )
 
@@ -70,8 +76,8 @@ func (c *Config) ensureDefaults() {
 	}
 }
 
-// Run has all units done, and returns then. The first final error, or the error of a unit that has
-// failed Config.Attempts times, ends it.
+// Run has all units done and then returns. It ends early with the first final error, or with the
+// error of a unit that has failed Config.Attempts times.
 func Run(ctx context.Context, c Config, units []int) (err error) {
 	c.ensureDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -122,25 +128,25 @@ func Run(ctx context.Context, c Config, units []int) (err error) {
 // pending is a unit that is not done.
 type pending struct {
 	unit, attempts int
-	// last is the node that failed last.
+	// last is the node on which the last attempt failed.
 	last keys.NodeID
 }
 
-// state is what is known of a node.
+// state is the state of a node.
 type state struct {
 	busy int
-	// restUntil is when the node may be given a unit again after it failed.
+	// restUntil is the time until which the node gets no unit after a failure.
 	restUntil time.Time
 }
 
-// ending is the end of an attempt.
+// ending is the result of an attempt.
 type ending struct {
 	*pending
 	node keys.NodeID
 	err  error
 }
 
-// spread is a Run under way. It belongs to the goroutine of Run.
+// spread is the state of a running Run. Only the goroutine of Run uses it.
 type spread struct {
 	Config
 	waiting []*pending
@@ -150,8 +156,8 @@ type spread struct {
 	ended   chan ending
 }
 
-// give gives waiting units to nodes that have room: first those that are near a node, then what is
-// left over.
+// give gives waiting units to nodes that have capacity: first the units with a preferred node, then
+// the others.
 func (s *spread) give(ctx context.Context) {
 	now := time.Now()
 	for _, nearOnly := range []bool{true, false} {
@@ -175,7 +181,7 @@ func (s *spread) give(ctx context.Context) {
 	}
 }
 
-// of is the state of a node.
+// of returns the state of a node.
 func (s *spread) of(n keys.NodeID) *state {
 	if s.nodes[n] == nil {
 		s.nodes[n] = new(state)
@@ -193,8 +199,8 @@ func (s *spread) can(n keys.NodeID, now time.Time) bool {
 	return of.busy < s.PerNode && !now.Before(of.restUntil)
 }
 
-// choose returns the best node with room for a unit; 0: there is none now. A unit does not go to
-// the node that failed it last if another one has room.
+// choose returns the best node with capacity for a unit, or 0 if there is none. The node on which
+// the last attempt failed is chosen only if no other node has capacity.
 func (s *spread) choose(p *pending, now time.Time, nearOnly bool) keys.NodeID {
 	second := keys.NodeID(0)
 	from := s.Near(p.unit)
@@ -211,12 +217,12 @@ func (s *spread) choose(p *pending, now time.Time, nearOnly bool) keys.NodeID {
 		}
 	}
 	if nearOnly {
-		return 0 // after a failure rather another node
+		return 0 // after a failure, another node is better than the preferred one
 	}
 	return second
 }
 
-// take takes the end of an attempt.
+// take processes the result of an attempt.
 func (s *spread) take(e ending) error {
 	if e.err == nil {
 		return s.Done(e.unit)

@@ -85,7 +85,7 @@ func TestObjects(t *testing.T) {
 			err != nil {
 			t.Errorf("deleted objects have left %d things: %v", removed, err)
 		}
-		must(t, Probe(ctx, opened))
+		must(t, Probe(ctx, opened, "probe/"))
 		if left := names(t, opened, ""); len(left) != 0 {
 			t.Errorf("%q are left", left)
 		}

@@ -1,44 +1,45 @@
-// Package target is where backups are kept: a directory, or a bucket of an object store that speaks
-// the protocol of Amazon S3. Both keep objects of at most MaxObject bytes under names, and both
-// behave the same; one suite of tests runs against both.
+// Package target provides access to the place where backups are stored: a directory, or a bucket of
+// an object store that speaks the protocol of Amazon S3. Both store objects of at most MaxObject
+// bytes under names, and both behave the same. One suite of tests runs against both.
 //
-// A name consists of segments, separated by slashes (CheckName). No name of an object is a folder
-// of another one: where there is "a/b", there must not be "a".
+// A name consists of segments that are separated by slashes (CheckName). The name of an object must
+// not be a folder of another object's name: "a" and "a/b" must not both exist.
 //
 // # Files
 //
-// An object is a file below the directory of the URL. A write goes to a temporary file beside it,
-// which is synced and then renamed (Put) or linked (Create); then the directory is synced, and so
-// is every directory above that was not known to be durable. So an object is there whole or not at
-// all, after a crash too. A temporary file has a tilde in its name, and therefore is never listed
-// as an object; Sweep removes those that a crash has left. Create needs hard links, which local
-// file systems and NFS have. Delete removes folders that have become empty.
+// An object is a file below the directory of the URL. A write creates a temporary file in the same
+// folder, syncs it, and then renames it (Put) or links it (Create). Then it syncs the folder, and
+// every folder above that is not known to be durable. So an object is complete or absent, even
+// after a crash. The name of a temporary file contains a tilde, and therefore a temporary file is
+// never listed as an object. Sweep removes the temporary files that a crash has left. Create needs
+// hard links, which local file systems and NFS have. Delete removes folders that have become empty.
 //
 // # S3
 //
-// An object is written by one request, with its MD5; there are no multipart uploads, of which a
-// crash could leave parts. Create is a write with the condition "If-None-Match: *", which AWS,
-// MinIO, Ceph, Cloudflare and others check. Probe finds out whether a server does.
+// An object is written by one request with its MD5. There are no multipart uploads, because a crash
+// could leave parts of them. Create is a write with the condition "If-None-Match: *". AWS, MinIO,
+// Ceph, Cloudflare and others check this condition. Probe finds out whether a server does.
 //
-// The library (minio-go) makes one attempt; do in s3_retry.go makes the next ones. Three things
-// follow from lost answers:
+// The library (minio-go) makes one attempt. The method do in s3_retry.go makes further attempts.
+// Three consequences of lost answers and slow connections:
 //
-//   - A Put or Delete whose answer was lost is repeated. The first attempt may still be on its way
-//     inside the server, and take effect after the call has returned. Therefore a name should get
-//     one content only, and a name that was deleted should not be used again; what must change is
-//     written under a new name with Create.
-//   - A Create whose answer was lost finds an object when it is repeated. If that has the content
-//     of the call, it counts as written by the call.
-//   - A connection that makes no progress for Options.StallTimeout is cut. A slow one is not.
+//   - A Put or Delete whose answer was lost is repeated. The first attempt may still be under way
+//     inside the server, and may take effect after the call has returned. Therefore a name should
+//     be written with one content only, and a deleted name should not be used again. Changing data
+//     is written with Create, under a new name each time.
+//   - A Create whose answer was lost finds an object when it is repeated. If that object has the
+//     content of the call, the call succeeds.
+//   - A connection that makes no progress for Options.StallTimeout is cut. A slow connection is
+//     not.
 //
 // # Invariants
 //
-//   - No error and no String has credentials in it; they cannot be part of a URL.
+//   - No error and no String contains credentials. URLs cannot contain credentials.
 //   - The bytes given to Put and Create are not read after the call has returned, even if a request
-//     is still on its way.
+//     is still being sent.
 //   - Get allocates at most MaxObject bytes.
 //
 // # Imports
 //
-// rpc/backoff. The SDK does not import this package, because minio-go comes with it.
+// rpc/backoff. The SDK does not import this package, because that would add minio-go to the SDK.
 package target

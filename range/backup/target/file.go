@@ -22,14 +22,14 @@ import (
 type fileTarget struct {
 	// root is the directory, absolute and clean.
 	root string
-	// before is called before each step of a write, with the file or folder; an error is that of the
-	// step, which is left out. nil, as it is but in tests: all steps are done.
+	// before is called before each step of a write, with the path of the file or folder. If it returns
+	// an error, the step is not done and fails with that error. It is nil except in tests.
 	before func(step, path string) error
 
 	mu struct {
 		sync.Mutex
-		// durable has directories that this target has synced into the directory above them. There
-		// are maxDurable at most.
+		// durable has the directories that this target has synced into their parent directories. It has
+		// at most maxDurable elements.
 		durable map[string]struct{}
 	}
 }
@@ -125,8 +125,8 @@ func (t *fileTarget) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeEmpty syncs a directory in which something was removed. If it is empty, and is not the
-// root, removeEmpty removes it instead, and goes on with the one above.
+// removeEmpty syncs a directory from which something was removed. If the directory is empty and is
+// not the root, removeEmpty removes the directory instead and continues with its parent.
 func (t *fileTarget) removeEmpty(dir string) error {
 	for dir != t.root && os.Remove(dir) == nil {
 		t.forget(dir)
@@ -161,8 +161,8 @@ func (t *fileTarget) List(ctx context.Context, prefix string) iter.Seq2[Object, 
 	}
 }
 
-// Sweep implements Target. Folders come after what is in them, so that a tree of folders goes at
-// once.
+// Sweep implements Target. A folder comes after its content, so that a tree of empty folders is
+// removed in one pass.
 func (t *fileTarget) Sweep(
 	ctx context.Context, prefix string, olderThan time.Time,
 ) (removed int, err error) {
@@ -182,7 +182,7 @@ func (t *fileTarget) Sweep(
 			t.forget(found.path)
 			removed++
 		case found.info.IsDir() || missing(err):
-			// A folder with objects, or another process has removed it.
+			// The folder has objects, or another process has removed it.
 		default:
 			return removed, t.failed("sweep", found.name, err)
 		}
@@ -190,10 +190,10 @@ func (t *fileTarget) Sweep(
 	return removed, nil
 }
 
-// entry is what walk finds.
+// entry is a file or folder that walk finds.
 type entry struct {
 	path string
-	// name is that of the object, or of the object that a temporary file was meant for, or of the
+	// name is the name of an object, of the object that a temporary file was meant for, or of a
 	// folder.
 	name string
 	info fs.FileInfo
@@ -201,16 +201,17 @@ type entry struct {
 
 func (e entry) temporary() bool { return strings.Contains(filepath.Base(e.path), temporaryMark) }
 
-// walk yields the files and folders with names that begin with a prefix, files in the order of
-// names, and each folder after what is in it. What disappears meanwhile is left out.
+// walk yields the files and folders whose names begin with a prefix. Files come in the order of
+// their names, and each folder comes after its content. Files that disappear during the walk are
+// left out.
 func (t *fileTarget) walk(ctx context.Context, operation, prefix string) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		t.walkFolder(ctx, operation, prefix, "", yield)
 	}
 }
 
-// walkFolder walks a folder; within is empty, or the folder's name with a slash. It returns false
-// if the walk is over.
+// walkFolder walks a folder. within is empty, or the folder's name with a slash. It returns false
+// if the walk should end.
 func (t *fileTarget) walkFolder(
 	ctx context.Context, operation, prefix, within string, yield func(entry, error) bool,
 ) bool {
@@ -223,13 +224,14 @@ func (t *fileTarget) walkFolder(
 		yield(entry{}, t.failed(operation, within, err))
 		return false
 	}
-	// A folder stands where the names of its objects do: "a/b" is after "a-b" and before "a0".
+	// A folder is sorted by its name with a slash, as the names of its objects are: "a/b" is after
+	// "a-b" and before "a0".
 	slices.SortFunc(files, func(a, b fs.DirEntry) int { return cmp.Compare(sortName(a), sortName(b)) })
 	for _, file := range files {
 		object, _, _ := strings.Cut(file.Name(), temporaryMark)
 		found := entry{path: filepath.Join(t.path(within), file.Name()), name: within + object}
 		if CheckName(found.name) != nil || file.IsDir() && found.temporary() {
-			continue // not of this package
+			continue // not a file of this package
 		}
 		if found.info, err = file.Info(); err != nil {
 			if missing(err) {
@@ -261,12 +263,12 @@ func sortName(file fs.DirEntry) string {
 	return file.Name()
 }
 
-// missing reports whether a file is not there, or would be below one that is no directory.
+// missing reports whether a file does not exist, or would be below a file that is no directory.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// failed makes the error of an operation from what the file system says.
+// failed makes the error of an operation from an error of the file system.
 func (t *fileTarget) failed(operation, name string, cause error) error {
 	f := &failure{target: t.String(), operation: operation, name: name, cause: cause}
 	switch {

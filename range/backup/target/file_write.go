@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// temporaryMark is in the names of temporary files, and not in those of objects.
+	// temporaryMark is part of the names of temporary files. Names of objects do not contain it.
 	temporaryMark = "~"
-	// maxDurable bounds fileTarget.mu.durable.
+	// maxDurable limits the number of elements of fileTarget.mu.durable.
 	maxDurable = 4096
-	// folderAttempts is how often a write makes its folder again when a Delete elsewhere has just
-	// removed it.
+	// folderAttempts is the number of times that a write makes its folder again after a concurrent
+	// Delete has removed the folder.
 	folderAttempts = 100
-	// writeStep is how many bytes are written between two looks at the context.
+	// writeStep is the number of bytes that are written between two checks of the context.
 	writeStep = 1 << 20
 )
 
@@ -57,15 +57,15 @@ func (t *fileTarget) Create(ctx context.Context, name string, data []byte) error
 	return err
 }
 
-// errNoLinks is returned by linkNew on file systems such as FAT.
+// errNoLinks is returned by linkNew on file systems without hard links, such as FAT.
 var errNoLinks = errors.New("cannot make a hard link")
 
-// linkNew gives a temporary file its final name, unless there is a file of that name.
+// linkNew links a temporary file to its final name. It fails if a file of that name exists.
 func (t *fileTarget) linkNew(temporary, final string) error {
 	err := os.Link(temporary, final)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		// A file server may have lost the answer to an attempt that had succeeded.
+		// The file server may have lost the answer to an attempt that succeeded.
 		mine, err1 := os.Lstat(temporary)
 		theirs, err2 := os.Lstat(final)
 		if err1 != nil || err2 != nil || !os.SameFile(mine, theirs) {
@@ -77,13 +77,14 @@ func (t *fileTarget) linkNew(temporary, final string) error {
 	case err != nil:
 		return err
 	}
-	// The object is there; if the other name stays, Sweep removes it.
+	// The object is there. If the temporary name stays, Sweep removes it.
 	_ = t.step(stepRemove, temporary, func() error { return os.Remove(temporary) })
 	return nil
 }
 
-// write writes an object under a temporary name, and then has publish give it its final one. No
-// step leaves a part under the final name; a crash before the end may leave the temporary file.
+// write writes an object under a temporary name. Then it calls publish, which gives the object its
+// final name. No step leaves an incomplete object under the final name. A crash may leave the
+// temporary file.
 func (t *fileTarget) write(
 	ctx context.Context, operation, name string, data []byte,
 	publish func(temporary, final string) error,
@@ -137,13 +138,13 @@ func (t *fileTarget) write(
 	return nil
 }
 
-// temporary makes a file in a folder, which it makes if there is none.
+// temporary creates a temporary file in a folder. It makes the folder if the folder does not exist.
 func (t *fileTarget) temporary(dir, final string) (*os.File, error) {
 	for attempt := 1; ; attempt++ {
 		if err := t.makeDirectory(dir); err != nil {
 			return nil, err
 		}
-		// The folder is not empty any more once the file is there: no Delete removes it.
+		// Once the file exists, the folder is not empty and no Delete removes it.
 		var f *os.File
 		path := final + temporaryMark + rand.Text()
 		err := t.step(stepMake, path, func() (err error) {
@@ -157,9 +158,9 @@ func (t *fileTarget) temporary(dir, final string) (*os.File, error) {
 	}
 }
 
-// makeDirectory makes a directory, and the ones above it up to the root, if they are not there.
-// Each is synced into the one above, unless this target has done so before. The directory above the
-// root must be there: a file system that is not mounted is not taken for an empty target.
+// makeDirectory makes a directory, and its missing parents up to the root. It syncs each new
+// directory into its parent, unless this target has done so before. The parent of the root must
+// exist: so a file system that is not mounted is not mistaken for an empty target.
 func (t *fileTarget) makeDirectory(dir string) error {
 	if t.isDurable(dir) {
 		return nil
@@ -173,7 +174,7 @@ func (t *fileTarget) makeDirectory(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		if errors.Is(err, fs.ErrNotExist) && dir != t.root {
-			// A Delete was faster; the caller finds out when it makes its file.
+			// A concurrent Delete has removed the directory. The caller notices when it creates its file.
 			t.forget(above)
 			return nil
 		}
@@ -200,7 +201,7 @@ func (t *fileTarget) isDurable(dir string) bool {
 	return ok
 }
 
-// forget has makeDirectory look again at a directory that was removed, and at those above it.
+// forget makes makeDirectory check a removed directory again, and the directories above it.
 func (t *fileTarget) forget(dir string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,7 +211,7 @@ func (t *fileTarget) forget(dir string) {
 }
 
 // syncDirectory makes the names in a directory durable. Some network file systems cannot sync a
-// directory, and need not.
+// directory, and do not need to.
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 const (
 	// MaxName is the length of the longest name of an object, in bytes.
 	MaxName = 512
-	// MaxSegment is the length of the longest segment of a name, in bytes. With what is added for
-	// temporary files, it fits into the name of a file.
+	// MaxSegment is the length of the longest segment of a name, in bytes. The name of a temporary
+	// file is a segment with additions, and must fit into the limit of file systems.
 	MaxSegment = 200
 )
 
-// CheckName says what is wrong with a name of an object. A name has segments of letters, digits,
-// dots, underscores and hyphens, separated by single slashes. No segment is "." or "..".
+// CheckName returns an error if the name of an object is not valid. A name has segments of letters,
+// digits, dots, underscores and hyphens, separated by single slashes. No segment is "." or "..".
 func CheckName(name string) error {
 	if len(name) > MaxName {
 		return fmt.Errorf("%w: the name %.40q... has %d bytes; %d is the limit", ErrInvalid, name,
@@ -48,13 +48,14 @@ func notInNames(r rune) bool {
 	return true
 }
 
-// checkPrefix says what is wrong with the beginning of names: a prefix is empty, or becomes a name
-// when something is appended.
+// checkPrefix returns an error if a prefix is not valid. A prefix is empty, or can be continued to
+// a valid name.
 func checkPrefix(prefix string) error {
 	if prefix == "" {
 		return nil
 	}
-	// A segment that the prefix cuts off may be anything that continues, such as "." of ".a".
+	// The last segment of the prefix may be incomplete. It is valid if it can be continued, such as
+	// "." to ".a".
 	whole, last := "", prefix
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
 		whole, last = prefix[:i], prefix[i+1:]
@@ -68,7 +69,8 @@ func checkPrefix(prefix string) error {
 	return CheckName(last)
 }
 
-// checkObject says what is wrong with the name and size of an object that is written.
+// checkObject returns an error if the name or the size of an object that should be written is not
+// valid.
 func checkObject(name string, data []byte) error {
 	if err := CheckName(name); err != nil {
 		return err

@@ -10,22 +10,19 @@ import (
 	"time"
 )
 
-const (
-	// probeFolder is where Probe writes.
-	probeFolder = "probe/"
-	// probeCleanup bounds the removal of the object after a failure.
-	probeCleanup = 30 * time.Second
-)
+// probeCleanup limits the time for the removal of the object after a failure.
+const probeCleanup = 30 * time.Second
 
-// Probe proves that a target can be used for backups: that objects can be written, read, listed and
-// deleted, and that of two writers of a new object one wins. It does so with a small object of a
-// random name, which it deletes again.
-func Probe(ctx context.Context, t Target) (err error) {
-	name := probeFolder + strings.ToLower(rand.Text())
+// Probe proves that a target can be used for backups: objects can be written, read, listed and
+// deleted, and only one of two writers creates an object. Probe uses a small object with a random
+// name that begins with prefix, and deletes the object afterwards. A crash leaves the object, so
+// prefix belongs to something that is deleted as a whole.
+func Probe(ctx context.Context, t Target, prefix string) (err error) {
+	name := prefix + strings.ToLower(rand.Text())
 	first, second := []byte("first of "+name), []byte("second of "+name)
 	defer func() {
 		if err != nil {
-			// Not much can be said if this fails, too.
+			// A failure of the cleanup is ignored.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeCleanup)
 			defer cancel()
 			_ = t.Delete(ctx, name)

@@ -26,17 +26,17 @@ type s3Target struct {
 	transport   *http.Transport
 	options     Options
 	bucket      string
-	// folder is what the names of objects follow in the bucket: empty, or a prefix with a slash.
+	// folder is put before the names of objects in the bucket. It is empty, or a prefix with a slash.
 	folder string
-	// secure is whether connections are encrypted.
+	// secure is set if connections are encrypted.
 	secure bool
-	// text is what String returns.
+	// text is the result of String.
 	text string
 }
 
 var _ Target = (*s3Target)(nil)
 
-// listPage is how many objects one request lists.
+// listPage is the maximum number of objects that one request lists.
 const listPage = 1000
 
 func (t *s3Target) String() string { return t.text }
@@ -56,8 +56,9 @@ func (t *s3Target) Put(ctx context.Context, name string, data []byte) error {
 	return t.do(ctx, "put", name, upload)
 }
 
-// Create implements Target. The condition of the request decides between writers. If the answer of
-// an earlier attempt was lost, the object in the way may be the one that the attempt has made.
+// Create implements Target. The condition of the request ensures that only one writer creates the
+// object. If the answer of an earlier attempt was lost, the existing object may be the result of
+// that attempt.
 func (t *s3Target) Create(ctx context.Context, name string, data []byte) error {
 	if err := checkObject(name, data); err != nil {
 		return err
@@ -82,24 +83,24 @@ func (t *s3Target) Create(ctx context.Context, name string, data []byte) error {
 		case err == nil:
 			return ErrExists
 		case judge("get", err).class == ErrNotFound:
-			// Another writer has deleted the object meanwhile: the next attempt creates it.
+			// Another writer has deleted the object meanwhile. The next attempt creates it.
 			return errDisappeared
 		}
 		return err
 	})
 }
 
-// errDisappeared is what an attempt to create an object returns if the object that was in the way
-// is gone. It is retried.
+// errDisappeared is returned by an attempt to create an object if an existing object prevented it,
+// and that object has disappeared since. The attempt is repeated.
 var errDisappeared = errors.New("an object of the name has come and gone")
 
 // upload returns a function that makes one attempt to write an object.
 func (t *s3Target) upload(name string, data []byte, onlyNew bool) func(context.Context) error {
-	sum := md5.Sum(data) // what S3 checks in transit; not for security
+	sum := md5.Sum(data) // S3 checks the content by this sum; it is not for security
 	contentMD5 := base64.StdEncoding.EncodeToString(sum[:])
 	contentSHA256 := ""
 	if !t.secure {
-		// Without TLS, the signature of the request covers the content by this.
+		// Without TLS, the signature of the request covers the content through this sum.
 		sum := sha256.Sum256(data)
 		contentSHA256 = hex.EncodeToString(sum[:])
 	}
@@ -128,7 +129,7 @@ func (t *s3Target) Get(ctx context.Context, name string) (data []byte, err error
 	return data, err
 }
 
-// errTooLarge is returned by download for an object that no target would have stored.
+// errTooLarge is returned by download for an object that is larger than any object of a backup.
 var errTooLarge = fmt.Errorf("it is larger than %d MiB, and objects of backups are not",
 	MaxObject>>20)
 
@@ -142,7 +143,7 @@ func (t *s3Target) download(ctx context.Context, name string) ([]byte, error) {
 	if info.Size > MaxObject {
 		return nil, errTooLarge
 	}
-	// A body that ends early is an error of the HTTP client if the server has said its length.
+	// If the server has announced the length, a body that ends early is an error of the HTTP client.
 	buffer := bytes.NewBuffer(make([]byte, 0, max(info.Size, 0)+bytes.MinRead))
 	if _, err = buffer.ReadFrom(io.LimitReader(body, MaxObject+1)); err != nil {
 		return nil, err
@@ -162,13 +163,13 @@ func (t *s3Target) Delete(ctx context.Context, name string) error {
 		return t.client.RemoveObject(ctx, t.bucket, t.folder+name, minio.RemoveObjectOptions{})
 	})
 	if errors.Is(err, ErrNotFound) {
-		return nil // some servers say so
+		return nil // some servers report a missing object when it is deleted
 	}
 	return err
 }
 
-// List implements Target. Each page is a request of its own, which is retried by itself, so that
-// the time that the caller takes for the objects does not count.
+// List implements Target. Each page is a request of its own with its own retries. So the time that
+// the caller spends on the objects does not count against the time for retries.
 func (t *s3Target) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		if err := checkPrefix(prefix); err != nil {
@@ -194,9 +195,9 @@ func (t *s3Target) List(ctx context.Context, prefix string) iter.Seq2[Object, er
 	}
 }
 
-// listPage makes one attempt to list the objects behind a key of the bucket, which is empty for the
-// first page. It returns the last key of the page, and whether there is more. After an error, last
-// is after.
+// listPage makes one attempt to list objects whose keys follow `after`. after is empty for the
+// first page. listPage returns the last key of the page, and whether more objects follow. After an
+// error, last is after.
 func (t *s3Target) listPage(
 	ctx context.Context, prefix, after string, page []Object,
 ) (objects []Object, last string, more bool, err error) {
@@ -218,12 +219,12 @@ func (t *s3Target) listPage(
 			return page, last, true, nil
 		}
 	}
-	// The iterator ends without an error when the context does.
+	// When the context ends, the library's iterator ends without an error.
 	if err = ctx.Err(); err != nil {
 		return page[:0], after, true, err
 	}
 	return page, last, false, nil
 }
 
-// Sweep implements Target. A write that was cut off leaves nothing in a bucket.
+// Sweep implements Target. An interrupted write leaves nothing in a bucket.
 func (t *s3Target) Sweep(context.Context, string, time.Time) (int, error) { return 0, nil }

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// body is the content of a request. A request that has failed may be read further for a while by
-// the goroutine that writes to the connection; stop keeps that from reading the caller's bytes,
-// which the caller may change after the call.
+// body is the content of a request. After a request has failed, the goroutine that writes to the
+// connection may go on reading the body for a while. stop prevents this goroutine from reading the
+// caller's bytes, which the caller may change after the call.
 type body struct {
 	mu struct {
 		sync.Mutex
@@ -48,7 +48,7 @@ func (b *body) Seek(offset int64, whence int) (int64, error) {
 	return b.mu.reader.Seek(offset, whence)
 }
 
-// stop makes all further reads fail. It waits for one that is under way.
+// stop makes all further reads fail. It waits for a read that is under way.
 func (b *body) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

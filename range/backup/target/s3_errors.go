@@ -10,19 +10,19 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// verdict says what becomes of an attempt that failed.
+// verdict says how to proceed after a failed attempt.
 type verdict struct {
-	// class is one of the errors of this package.
+	// class is one of the exported errors of this package.
 	class error
 	// retry is set if a further attempt may succeed.
 	retry bool
 	// unknown is set if the attempt may have taken effect, or may still do so.
 	unknown bool
-	// advice is what an operator can do; empty if nothing.
+	// advice says what an operator can do. It is empty if an operator can do nothing.
 	advice string
 }
 
-// Verdicts of failures that pass.
+// Verdicts for temporary failures.
 var (
 	lostAnswer = verdict{class: ErrUnavailable, retry: true, unknown: true}
 	notDone    = verdict{class: ErrUnavailable, retry: true}
@@ -30,7 +30,7 @@ var (
 
 func refused(advice string) verdict { return verdict{class: ErrRefused, advice: advice} }
 
-// isPrecondition reports whether the condition of a request did not hold.
+// isPrecondition reports whether a request failed because its condition did not hold.
 func isPrecondition(err error) bool {
 	var response minio.ErrorResponse
 	return errors.As(err, &response) &&
@@ -38,7 +38,7 @@ func isPrecondition(err error) bool {
 			response.StatusCode == http.StatusPreconditionFailed)
 }
 
-// judge says what becomes of an attempt that failed with an error.
+// judge returns the verdict for an attempt that failed with an error.
 func judge(operation string, err error) verdict {
 	for _, class := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrRefused} {
 		if errors.Is(err, class) {
@@ -58,7 +58,8 @@ func judge(operation string, err error) verdict {
 	return judgeConnection(err)
 }
 
-// judgeResponse goes by the code of an answer, and by its status if the code is not known.
+// judgeResponse decides by the error code of an answer, and by its HTTP status if the code is not
+// known.
 func judgeResponse(operation string, response minio.ErrorResponse) verdict {
 	switch response.Code {
 	case "NoSuchBucket", "InvalidBucketName":
@@ -108,7 +109,7 @@ func judgeResponse(operation string, response minio.ErrorResponse) verdict {
 	case status == http.StatusNotImplemented && operation == "create":
 		return refused(noConditions)
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooManyRequests,
-		status == 499, // nginx: the client has gone
+		status == 499, // nginx: the client has closed the connection
 		status == 0:
 		return lostAnswer
 	case status >= 300 && status < 400:
@@ -136,8 +137,8 @@ func rightFor(operation string) string {
 	return "s3:PutObject"
 }
 
-// judgeConnection goes by what went wrong where no answer came. The library replaces some errors by
-// texts.
+// judgeConnection decides by the error of the connection if there was no answer. The library
+// replaces some errors by texts.
 func judgeConnection(err error) verdict {
 	var (
 		untrusted   x509.UnknownAuthorityError
@@ -152,7 +153,7 @@ func judgeConnection(err error) verdict {
 	case errors.As(err, &record), strings.Contains(err.Error(), "gave HTTP response to HTTPS client"):
 		return refused("the server does not speak TLS: correct the endpoint; http:// means without TLS")
 	case errors.Is(err, errNoCredentials):
-		// The service that gives a machine its role may fail for a while.
+		// The service that provides the credentials of a machine's role may fail temporarily.
 		return notDone
 	}
 	return lostAnswer

@@ -20,20 +20,20 @@ import (
 )
 
 const (
-	// awsEndpoint is the endpoint of a URL without one.
+	// awsEndpoint is the default endpoint.
 	awsEndpoint = "https://s3.amazonaws.com"
-	// otherRegion is the region of a URL with an endpoint and without a region. Servers that have no
-	// regions expect it.
+	// otherRegion is the region of a URL that has an endpoint and no region. Servers without regions
+	// expect this value.
 	otherRegion = "us-east-1"
 	// maxFolder is the length of the longest prefix in a bucket. A key of S3 has 1,024 bytes.
 	maxFolder = 1024 - MaxName - 1
-	// roleTimeout bounds the wait for the service that gives a machine its role. On a machine without
-	// such a service nobody answers.
+	// roleTimeout limits the wait for the service that provides the credentials of a machine's role.
+	// On a machine without such a service nothing answers.
 	roleTimeout         = 5 * time.Second
 	defaultStallTimeout = 30 * time.Second
 )
 
-// s3Settings is what a URL says.
+// s3Settings are the settings in a URL.
 type s3Settings struct {
 	bucket, folder string
 	// endpoint has a scheme and a host.
@@ -43,7 +43,7 @@ type s3Settings struct {
 	text     string
 }
 
-// openS3 makes the target of an s3 URL.
+// openS3 makes the target for an s3 URL.
 func openS3(ctx context.Context, u *url.URL, options Options) (Target, error) {
 	settings, err := parseS3(u)
 	if err != nil {
@@ -68,7 +68,7 @@ func openS3(ctx context.Context, u *url.URL, options Options) (Target, error) {
 	}
 	client, err := minio.NewCore(settings.endpoint.Host, &minio.Options{
 		Creds: creds, Secure: t.secure, Transport: t.transport, Region: settings.region,
-		BucketLookup: settings.lookup, MaxRetries: 1, // one attempt: do makes the others
+		BucketLookup: settings.lookup, MaxRetries: 1, // a single attempt: the method do retries
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, settings.text, err)
@@ -78,8 +78,8 @@ func openS3(ctx context.Context, u *url.URL, options Options) (Target, error) {
 	return t, nil
 }
 
-// parseS3 reads an s3 URL. Its errors quote no value of a parameter that is not known, because that
-// may be a secret.
+// parseS3 parses an s3 URL. Its errors do not quote values of unknown parameters, because such a
+// value may be a secret.
 func parseS3(u *url.URL) (s3Settings, error) {
 	bad := func(format string, args ...any) (s3Settings, error) {
 		return s3Settings{}, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
@@ -154,7 +154,7 @@ func parseS3(u *url.URL) (s3Settings, error) {
 	return s, nil
 }
 
-// canonical writes the URL again, with the parameters that it had.
+// canonical formats the URL again, with the parameters that it had.
 func (s s3Settings) canonical(parameters url.Values) string {
 	u := url.URL{Scheme: "s3", Host: s.bucket, Path: "/" + strings.TrimSuffix(s.folder, "/")}
 	if s.folder == "" {
@@ -174,11 +174,12 @@ func (s s3Settings) canonical(parameters url.Values) string {
 	return u.String()
 }
 
-// errNoCredentials is returned by the chain of providers if none of them has any.
+// errNoCredentials is returned by chain if no provider has credentials.
 var errNoCredentials = errors.New("there are no credentials")
 
-// chain asks providers of credentials in turn. Unlike that of the library, it fails if none of them
-// has any, instead of sending requests without a signature, which servers would refuse as denied.
+// chain asks providers of credentials in turn. It fails if no provider has credentials. The chain
+// of the library would send requests without a signature instead, which servers would refuse as
+// denied.
 type chain struct{ credentials.Chain }
 
 // RetrieveWithCredContext implements credentials.Provider.
@@ -193,7 +194,7 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 // Retrieve implements credentials.Provider.
 func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }
 
-// s3Credentials returns the given credentials, or those of the usual places.
+// s3Credentials returns the given credentials, or credentials from the usual places.
 func s3Credentials(ctx context.Context, given *Credentials) (*credentials.Credentials, error) {
 	if given != nil {
 		if given.AccessKey == "" || given.SecretKey == "" {
@@ -201,7 +202,7 @@ func s3Credentials(ctx context.Context, given *Credentials) (*credentials.Creden
 		}
 		return credentials.NewStaticV4(given.AccessKey, given.SecretKey, given.SessionToken), nil
 	}
-	// No proxy is between a machine and the service that gives the machine its role.
+	// Requests to the service that provides the role must not go through a proxy.
 	services := &http.Client{Timeout: roleTimeout, Transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: roleTimeout}).DialContext, DisableKeepAlives: true,
 	}}

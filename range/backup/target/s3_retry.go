@@ -9,16 +9,16 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 )
 
-// defaultRetries is what a zero Options.Retries stands for. Throttling by AWS passes within
-// seconds, a restart of a server within a minute.
+// defaultRetries applies if Options.Retries is zero. Throttling by AWS ends within seconds, and a
+// restart of a server takes up to a minute.
 var defaultRetries = backoff.Backoff{
 	Name: "backup_target", Base: 200 * time.Millisecond, Cap: 10 * time.Second, Jitter: 0.5,
 	Budget: 2 * time.Minute,
 }
 
-// do makes attempts until one succeeds, one fails for good, the time for retries is over, or the
-// context ends. The error of an attempt is what the library returned, or one of the errors of this
-// package.
+// do makes attempts until an attempt succeeds, an attempt fails permanently, the time for retries
+// is over, or the context ends. An attempt returns an error of the library or one of the errors of
+// this package.
 func (t *s3Target) do(
 	ctx context.Context, operation, name string, attempt func(context.Context) error,
 ) error {

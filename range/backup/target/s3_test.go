@@ -268,9 +268,9 @@ func TestProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := startS3(t)
 		opened := server.open(t, Options{})
-		must(t, Probe(t.Context(), opened))
+		must(t, Probe(t.Context(), opened, "probe/"))
 		server.fromNowOn(unconditional)
-		err := Probe(t.Context(), opened)
+		err := Probe(t.Context(), opened, "probe/")
 		if wants(t, err, ErrRefused); !strings.Contains(err.Error(), "conditional writes") {
 			t.Error(err)
 		}
@@ -415,7 +415,7 @@ func TestRealConnections(t *testing.T) {
 		t.Cleanup(func() { _ = opened.Close() })
 		return opened
 	}
-	must(t, Probe(t.Context(), open(plain.URL)))
+	must(t, Probe(t.Context(), open(plain.URL), "probe/"))
 	err := open(encrypted.URL).Put(t.Context(), "b", []byte("content"))
 	if wants(t, err, ErrRefused); !strings.Contains(err.Error(), "certificate") {
 		t.Error(err)
@@ -427,5 +427,5 @@ func TestRealConnections(t *testing.T) {
 	trusting := open(encrypted.URL)
 	trusting.(*s3Target).transport.TLSClientConfig =
 		encrypted.Client().Transport.(*http.Transport).TLSClientConfig
-	must(t, Probe(t.Context(), trusting))
+	must(t, Probe(t.Context(), trusting, "probe/"))
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// dialer connects to an address.
+// dialer opens a connection to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 const (
 	dialTimeout = 10 * time.Second
-	// idleConnections is how many connections are kept for the next requests.
+	// idleConnections is the number of idle connections that are kept for later requests.
 	idleConnections = 16
 )
 
-// newTransport returns the HTTP client of one target. Its connections break when they make no
-// progress for a time. It speaks HTTP/1.1: requests with much content gain nothing from sharing a
-// connection.
+// newTransport returns the HTTP transport of one target. A connection breaks when it makes no
+// progress for the stall timeout. The transport speaks HTTP/1.1, because large requests gain
+// nothing from sharing a connection.
 func newTransport(stall time.Duration, dial dialer) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext
@@ -35,15 +35,15 @@ func newTransport(stall time.Duration, dial dialer) *http.Transport {
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConns:        idleConnections,
 		MaxIdleConnsPerHost: idleConnections,
-		// An idle connection goes before the stall timeout would break it.
+		// An idle connection is closed before the stall timeout would break it.
 		IdleConnTimeout:    stall / 2,
 		DisableCompression: true,
 	}
 }
 
-// stallConn is a connection that breaks when nothing is read or written for a time. A read or write
-// that succeeds gives the other direction new time, too: while a large object is written, nothing
-// is read for long.
+// stallConn is a connection that breaks when nothing is read or written for a time. Progress in one
+// direction extends the deadline of the other direction, too: while a large object is being
+// written, there is nothing to read for a long time.
 type stallConn struct {
 	net.Conn
 	timeout time.Duration
@@ -61,7 +61,8 @@ func (c *stallConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. Large writes go in steps, so that each step gets the whole time.
+// Write implements net.Conn. It splits a large write into steps, so that each step gets the whole
+// timeout.
 func (c *stallConn) Write(b []byte) (written int, err error) {
 	const step = 64 << 10
 	for {

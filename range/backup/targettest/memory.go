@@ -1,4 +1,5 @@
-// Package targettest has a target of backups in memory, for tests, which can be killed at any call.
+// Package targettest provides a backup target in memory for tests. The target can simulate a crash
+// at any call.
 package targettest
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
-// ErrCrash is what a Memory returns from the call on at which it crashes.
+// ErrCrash is returned by a Memory from the call on at which it crashes.
 var ErrCrash = errors.New("the process was killed")
 
 // Memory is a target in memory. It is safe for concurrent use.
@@ -33,22 +34,23 @@ var _ target.Target = (*Memory)(nil)
 // NewMemory makes an empty target.
 func NewMemory() *Memory { return &Memory{objects: make(map[string][]byte)} }
 
-// CrashAt has call number n from now on, and all later ones, return ErrCrash and do nothing; with
-// after, call number n is done and its answer is lost. 0: none crashes.
+// CrashAt makes the n-th call from now on, and all later calls, return ErrCrash and do nothing. If
+// after is set, the n-th call takes effect and only its answer is lost. n = 0 means that no call
+// crashes.
 func (m *Memory) CrashAt(n int, after bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls, m.crashAt, m.after = 0, n, after
 }
 
-// Objects is a copy of all objects by name.
+// Objects returns a copy of all objects by name.
 func (m *Memory) Objects() map[string][]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.objects)
 }
 
-// Set replaces an object without counting as a call; nil removes it.
+// Set stores an object without counting as a call. nil removes the object.
 func (m *Memory) Set(name string, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -57,7 +59,7 @@ func (m *Memory) Set(name string, data []byte) {
 	}
 }
 
-// call does one call, unless the target has crashed.
+// call makes one call, unless the target has crashed.
 func (m *Memory) call(ctx context.Context, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +140,7 @@ func (m *Memory) List(ctx context.Context, prefix string) iter.Seq2[target.Objec
 	}
 }
 
-// Sweep implements target.Target: a crash leaves nothing over.
+// Sweep implements target.Target. A crash leaves nothing behind.
 func (m *Memory) Sweep(context.Context, string, time.Time) (int, error) { return 0, nil }
 
 // String implements target.Target.

@@ -1,13 +1,14 @@
-// Package applyqueue runs the tasks of many groups on a few workers: those of a group in their
-// order, and at most one worker at a time per group.
+// Package applyqueue runs the tasks of many groups on a few workers: the tasks of a group in their
+// order, and on at most one worker at a time.
 //
 // # Two kinds of tasks
 //
-// Requests may wait for a task (Queue.Add), or not (Queue.AddDelayed): what a follower applies is
-// of the second kind, and the entries of several messages together are one batch of the state
-// database. So delayed tasks wait for Pool's delay, or for a task of the first kind behind them,
-// or until they are too many bytes. When the delay is over, the group stands in a second line,
-// from which the workers take one group for each lazyShare of the first.
+// Requests may wait for a task (Queue.Add), or not (Queue.AddDelayed). The tasks of followers,
+// which apply entries, are of the second kind: they are delayed so that the entries of several
+// messages become one batch of the state database. A delayed task waits until the pool's delay is
+// over, until a task of the first kind is queued behind it, or until the delayed tasks exceed
+// MaxDelayedBytes. When the delay is over, the group joins a second line, from which the workers
+// take one group for each lazyShare groups of the first line.
 //
 //	Add        ──▶ queue ───────────────────────────┐
 //	AddDelayed ──▶ delayed ── timer ──▶ lazy ───────┴──▶ a worker: Runner.RunTasks

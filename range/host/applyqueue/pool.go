@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Runner is the group that a queue belongs to. T is a task, and S is what a worker keeps from one
-// run to the next.
+// Runner runs the tasks of one queue. T is a task, and S is scratch memory that a worker keeps from
+// one run to the next.
 type Runner[T, S any] interface {
 	// RunTasks runs the first of the tasks, or several of the first as one, and returns how many.
 	RunTasks(tasks []T, scratch *S) (n int)
@@ -18,15 +18,15 @@ type Runner[T, S any] interface {
 // Pool is a fixed number of workers.
 type Pool[T, S any] struct {
 	workers int
-	// delay is for how long delayed tasks wait.
+	// delay is how long delayed tasks wait.
 	delay time.Duration
 
 	mu      sync.Mutex
 	wake    *sync.Cond
 	queue   []*Queue[T, S]
 	stopped bool
-	// delayed are the queues with tasks that no request waits for, until the timer goes off; lazy
-	// those for which it has. taken counts queues.
+	// delayed holds the queues whose delayed tasks wait for the timer, and lazy those whose delay
+	// is over. taken counts the queues taken from the first line since the last one from lazy.
 	delayed, lazy []*Queue[T, S]
 	timer         *time.Timer
 	taken         int
@@ -49,7 +49,7 @@ func (p *Pool[T, S]) Start() {
 	}
 }
 
-// Stop waits for the workers, and drops what is queued.
+// Stop waits for the workers, and drops the tasks that are queued.
 func (p *Pool[T, S]) Stop() {
 	p.mu.Lock()
 	p.stopped = true
@@ -95,7 +95,7 @@ func (p *Pool[T, S]) enqueue(q *Queue[T, S]) {
 	p.wake.Signal()
 }
 
-// enqueueDelayed has the timer look at a queue.
+// enqueueDelayed adds a queue to those that the timer looks at.
 func (p *Pool[T, S]) enqueueDelayed(q *Queue[T, S]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,12 +109,12 @@ func (p *Pool[T, S]) enqueueDelayed(q *Queue[T, S]) {
 	}
 }
 
-// sweep moves the queues whose tasks have waited. The timer calls it.
+// sweep moves the queues whose delay is over to the lazy line. The timer calls it.
 func (p *Pool[T, S]) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped {
-		return // Stop sees to them
+		return // Stop drops their tasks
 	}
 	for _, q := range p.delayed {
 		if q.becomeLazy() {
@@ -126,12 +126,12 @@ func (p *Pool[T, S]) sweep() {
 	p.wake.Broadcast()
 }
 
-// lazyShare is how many queues are taken of those that a request may wait for, while there are any,
-// for one that no request waits for.
+// lazyShare is how many queues are taken from the first line, while it is not empty, for one of the
+// lazy line.
 const lazyShare = 4
 
-// takeLocked takes the next queue: of those that a request may wait for, mostly, if there are any.
-// It returns nil if the queue has changed over to those.
+// takeLocked takes the next queue, from the first line or, in its turn, from the lazy line. It
+// returns nil if the queue has moved from the lazy line to the first.
 func (p *Pool[T, S]) takeLocked() *Queue[T, S] {
 	p.taken++
 	if len(p.queue) > 0 && (len(p.lazy) == 0 || p.taken%lazyShare != 0) {
@@ -143,7 +143,7 @@ func (p *Pool[T, S]) takeLocked() *Queue[T, S] {
 	return nil
 }
 
-// first takes the first of some queues.
+// first removes and returns the first queue.
 func first[T, S any](queues *[]*Queue[T, S]) *Queue[T, S] {
 	q := (*queues)[0]
 	(*queues)[0] = nil

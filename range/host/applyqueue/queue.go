@@ -2,29 +2,29 @@ package applyqueue
 
 import "sync"
 
-// MaxDelayedBytes is how many bytes of one queue's tasks may wait that no request waits for.
+// MaxDelayedBytes bounds the delayed tasks of one queue, in bytes.
 const MaxDelayedBytes = 64 << 10
 
-// Queue is the tasks of one group. It must not be copied after Init.
+// Queue holds the tasks of one group. It must not be copied after Init.
 type Queue[T, S any] struct {
 	pool   *Pool[T, S]
 	runner Runner[T, S]
 
 	mu    sync.Mutex
 	tasks []T
-	// running: a worker has the queue, or it stands in one of the pool's lines. Otherwise the
-	// tasks, if there are any, are delayed.
+	// running is set while a worker has the queue or the queue stands in one of the pool's lines.
+	// Otherwise all its tasks are delayed.
 	running bool
-	// lazy: the queue stands in the line that no request waits for.
+	// lazy is set while the queue stands in the lazy line.
 	lazy bool
-	// urgent: there is a task that must not be delayed. delayedBytes counts the bytes of the others.
-	// listed: the pool's timer will look at the queue.
+	// urgent is set if a task must not be delayed. delayedBytes is the size of the delayed tasks.
+	// listed is set while the pool's timer will look at the queue.
 	urgent       bool
 	delayedBytes int
 	listed       bool
 }
 
-// Init makes a zero Queue one of a pool.
+// Init ties a zero Queue to its pool and its runner.
 func (q *Queue[T, S]) Init(p *Pool[T, S], r Runner[T, S]) { q.pool, q.runner = p, r }
 
 // Add appends a task that a request may wait for.
@@ -39,7 +39,7 @@ func (q *Queue[T, S]) Add(task T) {
 	}
 }
 
-// AddDelayed appends a task of so many bytes that no request waits for.
+// AddDelayed appends a task of so many bytes for which no request waits.
 func (q *Queue[T, S]) AddDelayed(task T, bytes int) {
 	q.mu.Lock()
 	q.tasks = append(q.tasks, task)
@@ -59,7 +59,7 @@ func (q *Queue[T, S]) AddDelayed(task T, bytes int) {
 	}
 }
 
-// Hurry has the pool run what is delayed.
+// Hurry ends the delay of the queue's tasks.
 func (q *Queue[T, S]) Hurry() {
 	q.mu.Lock()
 	start := len(q.tasks) > 0 && q.startLocked()
@@ -69,7 +69,7 @@ func (q *Queue[T, S]) Hurry() {
 	}
 }
 
-// startLocked says that the queue is to be put into the line that requests may wait for.
+// startLocked reports whether the caller must put the queue into the first line, and marks it so.
 func (q *Queue[T, S]) startLocked() bool {
 	start := !q.running || q.lazy
 	q.running, q.lazy = true, false
@@ -85,8 +85,8 @@ func (q *Queue[T, S]) take() []T {
 	return tasks
 }
 
-// run runs what is queued now. What comes meanwhile goes to the end of the pool's line, so that a
-// busy group does not keep a worker from the others.
+// run runs the tasks that are queued now. Tasks that come meanwhile go to the end of the pool's
+// line, so that a busy group does not keep a worker from the others.
 func (q *Queue[T, S]) run(scratch *S) {
 	for tasks := q.take(); len(tasks) > 0; {
 		tasks = tasks[q.runner.RunTasks(tasks, scratch):]
@@ -105,8 +105,8 @@ func (q *Queue[T, S]) run(scratch *S) {
 	}
 }
 
-// becomeLazy says whether the queue is to be put into the line that no request waits for. Its delay
-// is over.
+// becomeLazy is called when the queue's delay is over. It reports whether the caller must put the
+// queue into the lazy line.
 func (q *Queue[T, S]) becomeLazy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,8 +118,7 @@ func (q *Queue[T, S]) becomeLazy() bool {
 	return lazy
 }
 
-// beginLazy says whether the queue still stands in the line that no request waits for. From now on
-// it does not.
+// beginLazy takes the queue out of the lazy line, and reports whether it still stood there.
 func (q *Queue[T, S]) beginLazy() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,51 +11,53 @@ import (
 )
 
 // Replica is a group's replica on this host. Its methods are called with the lock of a Following
-// held, and must not call that.
+// held, and must not call that Following.
 type Replica interface {
-	// Follows says that no other replica but the one on a host can have led the group after it did in
-	// a term, as far as this replica is concerned: it is in that term, and has not voted in a later
-	// one.
+	// Follows reports whether this replica is still in the given term, led by a host, and has voted
+	// in no later term. Then, as far as this replica is concerned, no other replica has led the
+	// group since.
 	Follows(host, term uint64) bool
-	// SleepsIn has the replica ask the membership what is closed; nil: it is in none any more.
+	// SleepsIn gives the replica the membership to ask for its closed timestamp; nil: the group is
+	// in no set any more.
 	SleepsIn(*Membership)
-	// NoteClosed tells what is closed for a replica that has applied its log up to an index.
+	// NoteClosed gives a timestamp that is closed for a replica that has applied its log up to an
+	// index.
 	NoteClosed(closed hlc.Timestamp, index uint64)
 }
 
-// Following is what other hosts close for groups that follow them here, asleep. It is safe for
+// Following holds the sets of other hosts with groups that follow them here, asleep. It is safe for
 // concurrent use.
 type Following struct {
-	// find finds the replica of a group on this host; nil: there is none. It is called with the lock
-	// held.
+	// find returns the replica of a group on this host, or nil. It is called with the lock held.
 	find func(keys.PartitionID) Replica
 
 	mu    sync.Mutex
 	hosts map[uint64]*leader
-	// of are the memberships of the groups, by their numbers; a group is in one at most.
+	// of maps a group to its membership; a group is in one set at most.
 	of map[keys.PartitionID]*Membership
 }
 
-// leader is a host that has sets.
+// leader is another host that has sets.
 type leader struct {
 	incarnation uint64
 	round       uint64
 	sets        map[uint64]*copied
-	// answers are what it is told next.
+	// answers are the answers of this host's next ping to the leader.
 	answers []*peerpb.SleepingAffirmed
 }
 
-// copied is a set as it is known here.
+// copied is this host's copy of a leader's set.
 type copied struct {
 	host    uint64
 	version uint64
 	closed  atomic.Int64
 	members map[keys.PartitionID]*Membership
-	// dropped are groups of the leader's set that are not in this copy: they do not follow it.
+	// dropped holds the groups of the leader's set that are not in this copy, because they do not
+	// follow the leader.
 	dropped map[keys.PartitionID]struct{}
 }
 
-// Membership is that of a group in a set.
+// Membership is the place of a group in a set.
 type Membership struct {
 	set     *copied
 	replica Replica
@@ -63,19 +65,19 @@ type Membership struct {
 	index   uint64
 }
 
-// Closed is what is closed for a replica that has applied its log up to index.
+// Closed returns the timestamp that is closed for a replica that has applied its log up to index.
 func (m *Membership) Closed() (closed hlc.Timestamp, index uint64) {
 	return hlc.Timestamp{Wall: m.set.closed.Load()}, m.index
 }
 
-// NewFollowing returns one without groups.
+// NewFollowing returns a Following without groups.
 func NewFollowing(find func(keys.PartitionID) Replica) *Following {
 	return &Following{find: find, hosts: make(map[uint64]*leader),
 		of: make(map[keys.PartitionID]*Membership)}
 }
 
-// Heard takes what a host says in a ping of a round. mostClosed is the highest wall time that can
-// be closed: what is above comes of a clock that is wrong.
+// Heard processes the sets in a host's ping of a round. mostClosed is the highest wall time that is
+// accepted as closed: a higher one comes from a wrong clock.
 func (f *Following) Heard(host, incarnation, round uint64, told []*peerpb.SleepingSet,
 	mostClosed int64) {
 	f.mu.Lock()
@@ -93,7 +95,7 @@ func (f *Following) Heard(host, incarnation, round uint64, told []*peerpb.Sleepi
 		f.forget(h)
 		*h = leader{incarnation: incarnation, sets: make(map[uint64]*copied)}
 	case round <= h.round:
-		return // it came late
+		return // a late ping
 	}
 	h.round, h.answers = round, h.answers[:0]
 	still := make(map[uint64]struct{}, len(told))
@@ -114,7 +116,7 @@ func (f *Following) Heard(host, incarnation, round uint64, told []*peerpb.Sleepi
 	}
 }
 
-// take takes what is said of one set, and answers.
+// take processes the changes of one set, and returns the answer.
 func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClosed int64,
 ) *peerpb.SleepingAffirmed {
 	c := h.sets[m.GetId()]
@@ -128,7 +130,7 @@ func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClos
 	}
 	a := &peerpb.SleepingAffirmed{Id: m.GetId()}
 	if m.GetFrom() > c.version || m.GetTo() < c.version || len(m.GetAdded())%3 != 0 {
-		a.Version = c.version // what is between is missing
+		a.Version = c.version // changes between the two versions are missing
 		return a
 	}
 	for _, group := range m.GetRemoved() {
@@ -142,7 +144,7 @@ func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClos
 		f.join(c, keys.PartitionID(added[0]), added[1], added[2])
 	}
 	c.version = m.GetTo()
-	// INVARIANT: after the removals that came with it, or before.
+	// INVARIANT: the copy has the version to which this closed timestamp belongs.
 	if closed := int64(m.GetClosed()); closed > c.closed.Load() && closed <= mostClosed {
 		c.closed.Store(closed)
 	}
@@ -150,11 +152,11 @@ func (f *Following) take(host uint64, h *leader, m *peerpb.SleepingSet, mostClos
 	return a
 }
 
-// join takes a group into a set, if it follows the leader.
+// join adds a group to a set, if the group follows the leader.
 func (f *Following) join(c *copied, id keys.PartitionID, term, index uint64) {
 	r := f.find(id)
 	if r == nil || !r.Follows(c.host, term) {
-		// It may well be in the set of the leader that it follows.
+		// The group may still be in the set of its former leader.
 		if x := c.members[id]; x != nil {
 			f.leave(id, x)
 		}
@@ -189,23 +191,24 @@ func (f *Following) leave(id keys.PartitionID, x *Membership) {
 	x.replica.SleepsIn(nil)
 }
 
-// empty takes all groups out of a set.
+// empty removes all groups from a set.
 func (f *Following) empty(c *copied) {
 	for id, x := range c.members {
 		f.leave(id, x)
 	}
 }
 
-// forget takes all groups out of the sets of a leader.
+// forget removes all groups from the sets of a leader.
 func (f *Following) forget(h *leader) {
 	for _, c := range h.sets {
 		f.empty(c)
 	}
 }
 
-// Changed is told that the term, the leader or the role of a group here has changed, before any
-// message leaves that says so; gone: it has no replica here any more. A group that does not follow
-// its set's leader any more is out of the set, and the leader is told so with the next answer.
+// Changed must be called when the term, the leader or the role of a group here has changed, before
+// any message with the change leaves; gone: the group has no replica here any more. A group that no
+// longer follows the leader of its set is removed from the set, and the next answer tells the
+// leader.
 func (f *Following) Changed(id keys.PartitionID, gone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +220,7 @@ func (f *Following) Changed(id keys.PartitionID, gone bool) {
 	x.set.dropped[id] = struct{}{}
 }
 
-// Owes says whether a host has sets, or is to be told something of its last ping.
+// Owes reports whether the next ping to a host must carry an answer.
 func (f *Following) Owes(host uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -225,10 +228,10 @@ func (f *Following) Owes(host uint64) bool {
 	return h != nil && len(h.sets)+len(h.answers) > 0
 }
 
-// Answer is what a host is to be told of its last ping, now; nil: nothing.
+// Answer returns the answer to a host's last ping, or nil.
 //
-// INVARIANT: what does not follow any more by now is dropped: an affirmation is of the moment when
-// it is made.
+// INVARIANT: groups that do not follow at this moment are dropped from the set first: an answer
+// affirms the moment at which it is made.
 func (f *Following) Answer(host uint64) *peerpb.SleepingAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,7 +254,7 @@ func (f *Following) Answer(host uint64) *peerpb.SleepingAnswer {
 	return a
 }
 
-// Groups is how many groups are in the sets of others.
+// Groups returns how many groups are in the sets of other hosts.
 func (f *Following) Groups() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// rounds is how many rounds back an affirmation counts.
+	// rounds is how many rounds an affirmation stays valid.
 	rounds = 64
-	// mostMembers bounds the groups of a set, and so what is sent of it anew at once.
+	// mostMembers bounds the groups of a set, and so the size of a set that is sent whole.
 	mostMembers = 8192
-	// mostAnew is how many sets are sent anew in one ping.
+	// mostAnew is how many sets one ping sends whole.
 	mostAnew = 4
-	// logLength is how many changes a set remembers for hosts that lag; it is sent anew to one that
-	// lags more.
+	// logLength is how many changes a set remembers for hosts that lag. A host that lags more is
+	// sent the whole set.
 	logLength = 4096
 )
 
-// Leading is what this host closes for groups that sleep under its leaderships. It is safe for
-// concurrent use.
+// Leading holds the sets of groups that sleep under leaders on this host. It is safe for concurrent
+// use.
 type Leading struct {
 	mu      sync.Mutex
 	classes map[string][]*set
 	sets    map[uint64]*set
-	last    uint64 // the last id
+	last    uint64 // the last id given to a set
 	round   uint64
-	// walls are what the physical clock showed at the beginning of the last rounds; 0: it was not to
-	// be gone by.
+	// walls holds the physical clock at the beginning of each of the last rounds; 0: the clock was
+	// not trusted.
 	walls [rounds]int64
 }
 
-// Class is what the groups of a set have in common.
+// Class is what all groups of a set have in common.
 type Class struct {
-	// Voters are the hosts of the voters, this one included, and Others those of the replicas that do
-	// not vote.
+	// Voters are the hosts of the voters, this one included. Others are the hosts of the other
+	// replicas.
 	Voters, Others []uint64
 	// Lag is how far behind the clock timestamps are closed.
 	Lag time.Duration
 }
 
-// key names the class; it sorts the hosts.
+// key is a map key for the class. It sorts the hosts.
 func (c *Class) key() string {
 	b := binary.AppendUvarint(nil, uint64(c.Lag))
 	for _, hosts := range [...][]uint64{c.Voters, c.Others} {
@@ -64,17 +64,18 @@ type set struct {
 	id    uint64
 	key   string
 	class Class
-	// version is that of the present members; changes are those that made the last versions, the
-	// newest last.
+	// version is the version of the present members. changes holds the changes that made the last
+	// versions, the newest last.
 	version uint64
 	changes []change
 	members map[keys.PartitionID]*Ticket
-	// closed is the highest wall time that was closed for it.
+	// closed is the highest wall time that was closed for the set.
 	closed atomic.Int64
 	peers  map[uint64]*listener
 }
 
-// change is what made a version of a set: a group has come, or gone, if there is no ticket.
+// change is the step to the next version of a set: a group was added, or, if ticket is nil,
+// removed.
 type change struct {
 	group  keys.PartitionID
 	ticket *Ticket
@@ -82,9 +83,10 @@ type change struct {
 
 // listener is a host that has replicas of a set's groups.
 type listener struct {
-	// acknowledged is the version that it has; 0: none.
+	// acknowledged is the version of the set that the host has; 0: none.
 	acknowledged uint64
-	// answered is the round of its latest answer, and affirmed that of the latest which affirmed.
+	// answered is the round of the host's latest answer, and affirmed the round of its latest
+	// complete answer.
 	answered, affirmed uint64
 }
 
@@ -96,20 +98,21 @@ type Ticket struct {
 	term    uint64
 	index   uint64
 	version uint64
-	// gone: it is not in the set any more; left is what was closed for it then.
+	// gone is set when the group has been removed from the set; left is the timestamp that was
+	// closed for it then.
 	gone atomic.Bool
 	left atomic.Int64
 }
 
-// NewLeading returns one without groups.
+// NewLeading returns a Leading without groups.
 func NewLeading() *Leading {
 	return &Leading{classes: make(map[string][]*set), sets: make(map[uint64]*set)}
 }
 
 // Add adds a group that this host leads in a term, under a lease that stands. All of its log up to
-// index is applied here, and nothing is under way. closable is what the group could close by itself
-// at this moment: the wall time by this host's clock, less the lag. Nil: it cannot sleep in a set
-// now, whose clock was further.
+// index is applied here, and nothing is under way. closable is the wall time that the group could
+// close by itself at this moment: this host's clock less the lag. Add returns nil if the group
+// cannot join now, because the set has closed more than that.
 func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closable int64) *Ticket {
 	key := c.key()
 	l.mu.Lock()
@@ -124,8 +127,8 @@ func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closa
 		l.classes[key], l.sets[s.id] = of, s
 	}
 	s := of[i]
-	// INVARIANT: every round that may count for it began before its lease was seen to stand: what is
-	// closable was read from the clock before that.
+	// INVARIANT: every round that may count for the group began before its lease was seen to stand,
+	// because closable was read from the clock before that.
 	if max(s.closed.Load(), l.walls[l.round%rounds]-int64(c.Lag)) > closable {
 		return nil
 	}
@@ -136,7 +139,7 @@ func (l *Leading) Add(group keys.PartitionID, term, index uint64, c Class, closa
 	return t
 }
 
-// change makes the next version.
+// change applies a change, which makes the next version.
 func (s *set) change(c change) {
 	s.version++
 	if s.changes = append(s.changes, c); len(s.changes) >= 2*logLength {
@@ -144,19 +147,21 @@ func (s *set) change(c change) {
 	}
 }
 
-// Closed is what is closed for the group: what the set has closed as long as the group was in it.
+// Closed returns the wall time that is closed for the group: what its set had closed up to the
+// group's removal.
 func (t *Ticket) Closed() int64 {
 	closed := t.set.closed.Load()
-	if t.gone.Load() { // looked at later: what the set has closed since is not for this group
+	if t.gone.Load() { // checked again: what the set closes later is not closed for the group
 		return t.left.Load()
 	}
 	return closed
 }
 
-// Gone says that the group is not in its set any more.
+// Gone reports whether the group has been removed from its set.
 func (t *Ticket) Gone() bool { return t.gone.Load() }
 
-// Remove takes the group out of its set, if it is in it, and returns what was closed for it.
+// Remove removes the group from its set, unless it was removed before, and returns the wall time
+// that is closed for it.
 func (t *Ticket) Remove() (closed int64) {
 	t.leading.mu.Lock()
 	defer t.leading.mu.Unlock()
@@ -178,8 +183,8 @@ func (l *Leading) remove(t *Ticket) {
 	s.change(change{group: t.group})
 }
 
-// Begin begins a round, and closes what has been affirmed. wall is the physical clock, trusted says
-// that it is to be gone by. The pings of the round are made after it.
+// Begin begins a round, and closes what has been affirmed. wall is the physical clock, and trusted
+// says whether it may be relied on. The pings of the round are made after Begin.
 func (l *Leading) Begin(wall int64, trusted bool) (round uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +205,7 @@ func (l *Leading) Begin(wall int64, trusted bool) (round uint64) {
 	return l.round
 }
 
-// forget drops a set in which no group sleeps. Those that come have another one.
+// forget drops an empty set. Groups that sleep later get a new set.
 func (l *Leading) forget(s *set) {
 	delete(l.sets, s.id)
 	of := slices.DeleteFunc(l.classes[s.key], func(o *set) bool { return o == s })
@@ -209,8 +214,8 @@ func (l *Leading) forget(s *set) {
 	}
 }
 
-// wall is what the clock showed when a round began; 0 if that is not known any more, or the clock
-// was not to be gone by.
+// wall returns the physical clock at the beginning of a round; 0 if the round is too old, or the
+// clock was not trusted.
 func (l *Leading) wall(round uint64) int64 {
 	if round == 0 || l.round-round >= rounds {
 		return 0
@@ -218,8 +223,8 @@ func (l *Leading) wall(round uint64) int64 {
 	return l.walls[round%rounds]
 }
 
-// affirmed is the latest round that a majority of the set's voters has affirmed; 0: none. This host
-// does at this moment.
+// affirmed returns the latest round that a majority of the set's voters has affirmed; 0: none. This
+// host itself affirms the round now.
 func (s *set) affirmed(now uint64) uint64 {
 	latest := []uint64{now}
 	for _, host := range s.class.Voters {
@@ -240,7 +245,7 @@ func (s *set) affirmed(now uint64) uint64 {
 	return latest[n/2]
 }
 
-// Ping is what a host is to be told in this round.
+// Ping returns what this round's ping tells a host about the sets.
 func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +258,7 @@ func (l *Leading) Ping(host uint64) (told []*peerpb.SleepingSet) {
 	return told
 }
 
-// Tells says whether there is a set of which a host is to be told.
+// Tells reports whether a host has replicas of any set's groups.
 func (l *Leading) Tells(host uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,12 +270,12 @@ func (l *Leading) Tells(host uint64) bool {
 	return false
 }
 
-// concerns says whether a host has replicas of the set's groups.
+// concerns reports whether a host has replicas of the set's groups.
 func (s *set) concerns(host uint64) bool {
 	return slices.Contains(s.class.Voters, host) || slices.Contains(s.class.Others, host)
 }
 
-// tell is what a host is told of a set. anew counts the sets that are sent anew.
+// tell returns what a host is told about a set. anew counts the sets that are sent whole.
 func (s *set) tell(host uint64, anew *int) *peerpb.SleepingSet {
 	p := s.peers[host]
 	if p == nil {
@@ -305,7 +310,7 @@ func (l *Leading) Answered(host uint64, a *peerpb.SleepingAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.GetRound() > l.round {
-		return // of another process
+		return // an answer to a former process
 	}
 	for _, told := range a.GetSets() {
 		s := l.sets[told.GetId()]
@@ -317,7 +322,7 @@ func (l *Leading) Answered(host uint64, a *peerpb.SleepingAnswer) {
 			continue
 		}
 		p.answered, p.acknowledged = a.GetRound(), told.GetVersion()
-		// INVARIANT: those that do not follow are out of the set before the answer counts.
+		// INVARIANT: groups that do not follow are removed from the set before the answer counts.
 		for _, group := range told.GetDropped() {
 			if t := s.members[keys.PartitionID(group)]; t != nil && t.version <= told.GetVersion() {
 				l.remove(t)
@@ -329,7 +334,7 @@ func (l *Leading) Answered(host uint64, a *peerpb.SleepingAnswer) {
 	}
 }
 
-// Forget is told that a host has another process, which has no set.
+// Forget is called when a host has restarted: the new process knows no set.
 func (l *Leading) Forget(host uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -338,7 +343,7 @@ func (l *Leading) Forget(host uint64) {
 	}
 }
 
-// Groups is how many groups sleep in sets, and in how many.
+// Groups returns how many groups sleep in sets, and the number of sets.
 func (l *Leading) Groups() (groups, sets int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

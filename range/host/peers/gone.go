@@ -2,17 +2,17 @@ package peers
 
 import "time"
 
-// A process that ends takes its listener along: the machine refuses connections from then on. That
-// is heard long before an election timeout is over. A refusal proves nothing. The listener may be
-// closed while the process lives, a firewall may refuse in its place, and the address may belong to
-// another machine. So a host counts as gone only while nothing at all is heard of the host, and
-// what follows from that breaks no promise.
+// When a process ends, its listener ends too, and the machine refuses connections. The refusal is
+// noticed long before an election timeout is over, but proves nothing: the listener may be closed
+// while the process lives, a firewall may refuse in its place, or the address may belong to another
+// machine. So a host counts as gone only while nothing at all is heard from it, and what is done
+// because of it breaks no promise.
 
-// goneTicks is for how many ticks a host that has refused a connection must have been silent. A
-// host that lives says something every tick or two.
+// goneTicks is for how many ticks a host that has refused a connection must have been silent to
+// count as gone. A live host sends something every tick or two.
 const goneTicks = 3
 
-// Refused tells that the machine of a host has refused a connection: no process listens at its
+// Refused notes that the machine of a host has refused a connection: no process listens at its
 // address.
 func (p *Peers) Refused(host uint64) {
 	p.mu.Lock()
@@ -22,7 +22,7 @@ func (p *Peers) Refused(host uint64) {
 	}
 }
 
-// NewlyGone returns the hosts that count as gone since now.
+// NewlyGone returns the hosts that count as gone from now on.
 func (p *Peers) NewlyGone(now int64, tick time.Duration) (gone []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,7 +36,7 @@ func (p *Peers) NewlyGone(now int64, tick time.Duration) (gone []uint64) {
 	return gone
 }
 
-// backLocked notes that something was heard of a host, or that it is forgotten.
+// backLocked notes that something was heard from a host, or that the host is forgotten.
 func (p *Peers) backLocked(x *peer) {
 	x.refused = false
 	if x.gone {

@@ -4,15 +4,17 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tidemarkdb/tidemark/range/host/delays"
 )
 
 // Peers are the hosts that share a group with this one. They must not be copied after Init.
 type Peers struct {
 	mu    sync.Mutex
 	hosts map[uint64]*peer
-	// withoutRoom counts those whose disk is below its reserve, for readers without the lock.
+	// withoutRoom counts the hosts whose disk is below its reserve, for readers without the lock.
 	withoutRoom atomic.Int32
-	// gone counts those whose process is gone, for readers without the lock.
+	// gone counts the hosts whose process is gone, for readers without the lock.
 	gone atomic.Int32
 }
 
@@ -20,23 +22,25 @@ type Peers struct {
 type peer struct {
 	// groups counts the groups that the host shares with this one.
 	groups int
-	// lastHeard is when the host was heard last: when it was added, if it was not heard yet.
+	// lastHeard is when something was last heard from the host, or when the host was added.
 	lastHeard int64
 	// pinged is when the host was last pinged with other messages; 0: not yet.
 	pinged      int64
 	incarnation uint64
-	// down: the host has been silent for an election timeout.
+	// down is set while the host has been silent for an election timeout.
 	down bool
-	// refused: the host's machine has refused a connection since something was heard of the host.
-	// gone: it has, and the host has been silent (gone.go).
+	// refused is set if the host's machine has refused a connection since something was last heard
+	// from the host. gone is set if the host has also been silent for goneTicks (gone.go).
 	refused, gone bool
 	// returned is when the host was heard again after a silence, or as another process; 0: never.
 	returned int64
-	// status is of the latest ping: number statusNumber of the process statusIncarnation.
+	// status comes from the latest ping: number statusNumber of the process statusIncarnation.
 	status                          Status
 	statusNumber, statusIncarnation uint64
-	// reported is when its groups were told last that messages to the host were lost.
+	// reported is when the groups were last told that messages to the host were lost.
 	reported int64
+	// trip measures the round trips to the host.
+	trip delays.RoundTrip
 }
 
 // Init makes zero Peers ready.
@@ -69,8 +73,9 @@ func (p *Peers) Drop(host uint64) {
 	}
 }
 
-// Heard notes that something was heard of a host. restarted says that its process is another one
-// than before, back that the host had been silent. An incarnation of 0 says nothing of the process.
+// Heard notes that something was heard from a host. restarted reports that the host runs another
+// process than before, back that it had been silent. An incarnation of 0 says nothing about the
+// process.
 func (p *Peers) Heard(host uint64, incarnation uint64, now int64) (restarted, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,8 +99,8 @@ func (p *Peers) Heard(host uint64, incarnation uint64, now int64) (restarted, ba
 	return restarted, back
 }
 
-// MayReport says whether the groups are to be told again that messages to a host were lost. To tell
-// all groups is dear, and once in a while is enough.
+// MayReport reports whether the groups may be told now that messages to a host were lost, at most
+// once per interval, because telling all groups is expensive.
 func (p *Peers) MayReport(host uint64, now, interval int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +112,8 @@ func (p *Peers) MayReport(host uint64, now, interval int64) bool {
 	return true
 }
 
-// NewlySilent returns the hosts that have newly been silent for the timeout, and all hosts.
+// NewlySilent returns the hosts that have become silent for the timeout since the last call, and
+// all hosts.
 func (p *Peers) NewlySilent(now, timeout int64) (silent, all []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,8 +130,8 @@ func (p *Peers) NewlySilent(now, timeout int64) (silent, all []uint64) {
 	return silent, all
 }
 
-// Count is how many hosts share a group with this one, and how many of them have been silent for an
-// election timeout.
+// Count returns how many hosts share a group with this one, and how many of them have been silent
+// for an election timeout.
 func (p *Peers) Count() (all, silent int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +154,7 @@ func (p *Peers) All() []uint64 {
 	return all
 }
 
-// Lately returns the hosts that are silent, or were within the time before now.
+// Lately returns the hosts that are silent, or were silent within the time before now.
 func (p *Peers) Lately(now, within int64) (hosts []uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +179,8 @@ func (p *Peers) Silent() (silent []uint64) {
 	return silent
 }
 
-// PingedLately says whether the last ping with other messages to a host was less than so long ago.
+// PingedLately reports whether the last ping with other messages to a host left less than least
+// ago.
 func (p *Peers) PingedLately(host uint64, now, least int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +188,8 @@ func (p *Peers) PingedLately(host uint64, now, least int64) bool {
 	return x != nil && x.pinged != 0 && now-x.pinged < least
 }
 
-// PingBeside notes that a host is pinged now with other messages, and returns true, unless the last
-// such ping was less than so long ago.
+// PingBeside returns true, and notes that a host is pinged now with other messages, unless the last
+// such ping left less than least ago.
 func (p *Peers) PingBeside(host uint64, now, least int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

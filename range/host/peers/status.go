@@ -10,24 +10,24 @@ import (
 // Status is what a host says of itself in its pings, besides the time.
 type Status struct {
 	// Averse: the host does not want to lead. Recovering: it would lead all the same if no better
-	// host can. Leaving: it is about to end. NoRoom: its disk is below its reserve, and it stores
-	// no entries that add data.
+	// host can. Leaving: it is about to shut down. NoRoom: its disk is below its reserve, and it
+	// stores no entries that add data.
 	Averse, Recovering, Leaving, NoRoom bool
-	// Share is the smallest share of which a host without room stores entries; NoShare: none.
+	// Share is the smallest share whose entries a host without room still stores; NoShare: none.
 	Share group.Share
-	// RoomBytes is for how many bytes of entries that add data a host without room has room.
+	// RoomBytes is how many bytes of entries that add data a host without room can still store.
 	RoomBytes int64
-	// Sync is how long the host's log takes to sync a write; 0: it is not known.
+	// Sync is how long the host's log takes to sync a write; 0: unknown.
 	Sync time.Duration
 }
 
-// maxSyncMicros bounds what is believed of a peer's disk.
+// maxSyncMicros bounds the sync time that a peer may claim.
 const maxSyncMicros = uint64(time.Hour / time.Microsecond)
 
-// maxRoomBytes bounds what is believed of a peer's room.
+// maxRoomBytes bounds the free space that a peer may claim.
 const maxRoomBytes = uint64(1 << 30)
 
-// NoteStatus stores the status that a ping has of its sender, unless a later ping was heard.
+// NoteStatus stores the status that a ping carries, unless a later ping was heard.
 func (p *Peers) NoteStatus(host uint64, ping *peerpb.HostPing) {
 	c := Status{
 		Averse: ping.GetAverse(), Recovering: ping.GetRecovering(), Leaving: ping.GetLeaving(),
@@ -53,7 +53,7 @@ func (p *Peers) NoteStatus(host uint64, ping *peerpb.HostPing) {
 	x.status = c
 }
 
-// Status is what is known of a peer.
+// Status returns what is known of a peer.
 func (p *Peers) Status(host uint64) (known, down bool, c Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *Peers) Status(host uint64) (known, down bool, c Status) {
 	return true, x.down, x.status
 }
 
-// Willing says whether a host with a replica that can lead would do so, as far as it is a peer.
+// Willing reports whether a replica that can lead is on a peer that is neither silent nor averse.
 func (p *Peers) Willing(among *group.Configuration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +77,8 @@ func (p *Peers) Willing(among *group.Configuration) bool {
 	return false
 }
 
-// Syncs is how long syncs take at the peers that are there; 0: a peer does not know, or is of a
-// version that does not say.
+// Syncs lists how long syncs take at the peers that are reachable; 0: the peer does not know, or
+// its version does not say.
 func (p *Peers) Syncs() (all []time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *Peers) Recovering(host uint64) bool {
 	return c.Recovering && !c.Leaving
 }
 
-// WithoutRoom says whether a host's disk is below its reserve, as it says itself.
+// WithoutRoom reports whether a host has said that its disk is below its reserve.
 func (p *Peers) WithoutRoom(host uint64) bool {
 	if p.withoutRoom.Load() == 0 {
 		return false
@@ -118,7 +118,7 @@ func (p *Peers) WithoutRoom(host uint64) bool {
 	return c.NoRoom
 }
 
-// Takes says whether a host has room for entries of a share, as it says itself.
+// Takes reports whether a host, as it says, stores entries of a share.
 func (p *Peers) Takes(host uint64, share group.Share) bool {
 	if p.withoutRoom.Load() == 0 {
 		return true
@@ -127,5 +127,5 @@ func (p *Peers) Takes(host uint64, share group.Share) bool {
 	return !c.NoRoom || c.Share != group.NoShare && share >= c.Share
 }
 
-// AnyWithoutRoom says whether WithoutRoom is true of any host.
+// AnyWithoutRoom reports whether WithoutRoom is true for any host.
 func (p *Peers) AnyWithoutRoom() bool { return p.withoutRoom.Load() > 0 }

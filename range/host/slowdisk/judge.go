@@ -6,35 +6,37 @@ import (
 )
 
 const (
-	// slowTimes is how many times as long as its peers' the syncs of a slow disk take, and wellTimes
-	// how many times at most those of one that is well again.
+	// A disk is slow if its syncs take at least slowTimes as long as those of its peers. It is well
+	// again if they take at most wellTimes as long.
 	slowTimes, wellTimes = 8, 4
-	// slowLeast is how long syncs of a slow disk take at least, whatever those of others do: a client
-	// hardly notices less. Those of one that is well again take half of it at most, or less than
-	// wellTimes those of its peers.
+	// slowLeast is the least sync time of a slow disk, whatever the syncs of the peers take: a
+	// client hardly notices less. A disk whose syncs take at most half of slowLeast is well again
+	// in any case.
 	slowLeast = 10 * time.Millisecond
 	// slowAfter is how many judgements in a row find a disk slow before it counts as slow.
 	slowAfter = 3
-	// wellAfter is the same for a disk that is well again. It doubles with each relapse, up to
-	// wellAfterMost; after as many judgements without a relapse it is forgotten.
+	// wellAfter is how many judgements in a row find a slow disk well before it counts as well
+	// again. The number doubles with each relapse, up to wellAfterMost, and falls back after
+	// wellAfterMost judgements without a relapse.
 	wellAfter     = 20
 	wellAfterMost = 600
 )
 
-// Judge says whether the disk of a process is slow.
+// Judge decides whether the disk of a process is slow.
 type Judge struct {
 	slow bool
 	// row counts the judgements in a row that differ from slow.
 	row int
-	// after is how many it takes to be well again, and calm counts the judgements since then.
+	// after is how many judgements in a row it takes to be well again. calm counts the judgements
+	// since the disk became well.
 	after, calm int
 }
 
-// Slow is the last judgement.
+// Slow returns the last decision.
 func (j *Judge) Slow() bool { return j.slow }
 
-// Look judges once more: by how long syncs take here, and at each of the peers that are there (0: it
-// is not known). It says whether the judgement has changed. It is called once a second.
+// Look judges once more, by how long syncs take here and at each of the reachable peers (0:
+// unknown). It returns true if the decision has changed. It is called once a second.
 func (j *Judge) Look(own time.Duration, peers []time.Duration) (changed bool) {
 	if !j.slow {
 		if j.calm++; j.calm > wellAfterMost {
@@ -45,8 +47,8 @@ func (j *Judge) Look(own time.Duration, peers []time.Duration) (changed bool) {
 	known = known && own > 0
 	differs, least := known && own >= max(slowLeast, slowTimes*usual), slowAfter
 	if j.slow {
-		// A disk of which nothing is known, as it is hardly written any more, or nothing is known of
-		// others, is slow for nobody.
+		// A disk about which nothing is known, because hardly anything is written, is well. So is
+		// one whose peers are unknown.
 		differs, least = !known || own <= max(slowLeast/2, wellTimes*usual), j.after
 	}
 	if !differs {
@@ -63,8 +65,8 @@ func (j *Judge) Look(own time.Duration, peers []time.Duration) (changed bool) {
 	return true
 }
 
-// usualOf is how long syncs take at half of the peers, or less: if as many of them are slow, a
-// quorum is as slow whichever server leads, and nothing is won by another leader.
+// usualOf returns the median sync time of the peers. If half of the peers are slow, a quorum is as
+// slow with any leader, and another leader would win nothing.
 func usualOf(peers []time.Duration) (time.Duration, bool) {
 	known := slices.DeleteFunc(slices.Clone(peers), func(d time.Duration) bool { return d == 0 })
 	if len(known) == 0 || 2*len(known) < len(peers) {

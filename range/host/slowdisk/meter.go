@@ -6,13 +6,14 @@ import (
 )
 
 const (
-	// windows is of how many windows a figure is the median. Windows without a sync do not count.
+	// windows is the number of windows whose median is the figure. Windows without a sync do not
+	// count.
 	windows = 5
-	// fresh is how old a window may be that counts.
+	// fresh is the greatest age of a window that counts.
 	fresh = time.Minute
 )
 
-// Meter makes one figure of the syncs of a log.
+// Meter computes one figure from the syncs of a log.
 type Meter struct {
 	count  uint64
 	nanos  int64
@@ -21,12 +22,12 @@ type Meter struct {
 
 // window is the mean of the syncs between two calls of Observe.
 type window struct {
-	at   int64 // the end, of the caller's monotonic clock
+	at   int64 // the end, on the caller's monotonic clock
 	mean time.Duration
 }
 
-// Observe is called once a second, with how many syncs there were since the process started, how
-// long they took together, in nanoseconds, and for how long one has been under way (0: none is).
+// Observe is called once a second with the number of syncs since the process started, their total
+// time in nanoseconds, and how long one has been under way (0: none is).
 func (m *Meter) Observe(now int64, count uint64, nanos int64, underWay time.Duration) {
 	syncs, took := count-m.count, time.Duration(nanos-m.nanos)
 	m.count, m.nanos = count, nanos
@@ -45,7 +46,7 @@ func (m *Meter) Observe(now int64, count uint64, nanos int64, underWay time.Dura
 	m.recent = append(m.recent, window{now, mean})
 }
 
-// Sync is how long a sync takes at present; 0: there were too few to say.
+// Sync returns how long a sync takes at present; 0: unknown, because there were too few.
 func (m *Meter) Sync(now int64) time.Duration {
 	var means []time.Duration
 	for _, w := range m.recent {

@@ -12,17 +12,17 @@ import (
 
 const (
 	// maxSpans bounds the spans of a memory. Beyond it the two neighbours that have not changed for
-	// the longest time become one, or the smallest span goes.
+	// the longest time are joined, or the smallest span is removed.
 	maxSpans = 64
-	// maxWalks bounds the walks of a memory that are under way.
+	// maxWalks bounds the running walks of a memory.
 	maxWalks = 8
 	// maxWritten is the number of versions after which a walk gives up.
 	maxWritten = 4096
-	// overhead is about what a span takes besides its keys, in bytes.
+	// overhead estimates the memory of a span beside its keys, in bytes.
 	overhead = 128
 )
 
-// Span is a vacant span of internal keys. It is never changed, nor are its keys.
+// Span is a vacant span of internal keys. A Span and its keys never change.
 type Span struct {
 	Start, End []byte
 	// Since is the lowest timestamp at which reads see nothing in the span.
@@ -30,7 +30,7 @@ type Span struct {
 	// Waits is the highest timestamp of the versions in the span that were written with commit wait;
 	// zero if there are none.
 	Waits hlc.Timestamp
-	// Keys is about how many deleted keys lie in the span.
+	// Keys estimates the number of deleted keys in the span.
 	Keys int
 }
 
@@ -41,31 +41,32 @@ type Write struct {
 	// Key is an internal key. The memory copies the key if it keeps it.
 	Key       []byte
 	Timestamp hlc.Timestamp
-	// Tombstone and CommitWait are set if the version is one, or is written with commit wait.
+	// Tombstone is set if the version is a tombstone, CommitWait if it is written with commit wait.
 	Tombstone, CommitWait bool
 }
 
-// Budget bounds what several memories hold together, in bytes, and counts what scans do with them.
-// A nil Budget has no limit.
+// Budget bounds the bytes that several memories hold together, and counts their use by scans. A nil
+// Budget has no limit.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
-	// passed and walked count the keys without a value that scans have passed over because a memory
-	// had their span, and those of the spans that scans have walked over and added.
+	// passed counts the keys without a value that scans passed over because a memory had their
+	// span. walked counts the keys of the spans that scans walked over and added.
 	passed, walked atomic.Uint64
 }
 
 // NewBudget returns a budget of so many bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
-// Passed and Walked are how many keys without a value scans have passed over, thanks to the
-// memories, and how many they have walked over, to add their spans.
+// Passed returns the number of keys without a value that scans have passed over thanks to the
+// memories.
 func (b *Budget) Passed() uint64 { return b.passed.Load() }
 
-// Walked is explained at Passed.
+// Walked returns the number of keys without a value that scans have walked over and whose spans
+// they added.
 func (b *Budget) Walked() uint64 { return b.walked.Load() }
 
-// Used is how much is taken.
+// Used returns the bytes in use.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
 func (b *Budget) take(n int64) bool {
@@ -79,14 +80,14 @@ func (b *Budget) take(n int64) bool {
 	return true
 }
 
-// Memory holds the vacant spans of a replica. It is for concurrent use, but Begin to End is for one
-// goroutine at a time.
+// Memory holds the vacant spans of a replica. Any goroutine may use it, but only one at a time may
+// be between Begin and End.
 type Memory struct {
 	budget *Budget
 	after  int
-	// active is set while there are spans or walks, so that writes have to be told; writing, while
-	// a batch is being committed. Whoever begins a walk sets active and then reads writing; whoever
-	// commits sets writing and then reads active. So at least one of both sees the other.
+	// active is set while there are spans or walks, so that Wrote has to be called. writing is set
+	// while a batch is being committed. A walk sets active and then reads writing; a commit sets
+	// writing and then reads active. So at least one of the two sees the other.
 	active, writing atomic.Bool
 	// spans are the known spans, in order, without overlap. The slice is never changed.
 	spans atomic.Pointer[[]Span]
@@ -96,11 +97,12 @@ type Memory struct {
 	ending func()
 }
 
-// Init sets the budget, and after how many keys in a row without a value a scan is to learn. Init
-// must be called before anything else.
+// Init sets the budget, and the number of consecutive keys without a value after which a scan
+// learns. Init must be called before all other methods.
 func (m *Memory) Init(b *Budget, after int) { m.budget, m.after = b, after }
 
-// After returns the number of consecutive keys without a value after which a scan learns; 0: never.
+// After returns the number of consecutive keys without a value after which a scan learns; 0 means
+// never.
 func (m *Memory) After() int {
 	if m == nil {
 		return 0
@@ -119,24 +121,24 @@ func (m *Memory) Spans() []Span {
 	return nil
 }
 
-// Passed counts that a scan has passed over a span with about that many keys.
+// Passed counts a pass over a span with about `keys` keys.
 func (m *Memory) Passed(keys int) {
 	if m != nil && m.budget != nil {
 		m.budget.passed.Add(uint64(keys))
 	}
 }
 
-// Begin must be called before a batch is committed. It reports whether the versions in the batch
-// have to be told. End must be called when the batch is committed, or was not.
+// Begin must be called before a batch is committed. It reports whether Wrote has to be called for
+// the batch. End must be called when the commit has ended, whether it succeeded or not.
 func (m *Memory) Begin() (tell bool) {
 	m.writing.Store(true)
 	return m.active.Load()
 }
 
-// End ends what Begin has begun.
+// End ends the commit that Begin announced.
 func (m *Memory) End() { m.writing.Store(false) }
 
-// Wrote notes versions that are about to be committed.
+// Wrote takes account of versions that are about to be committed.
 func (m *Memory) Wrote(writes []Write) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +161,7 @@ func (m *Memory) Wrote(writes []Write) {
 	}
 }
 
-// after returns the spans that a write leaves. The slice may be changed in place if own is set.
+// after returns the spans that remain after a write. own allows it to change the slice in place.
 func after(all []Span, w *Write, own bool) (_ []Span, changed bool) {
 	i, found := slices.BinarySearchFunc(all, w.Key, func(s Span, key []byte) int {
 		switch {
@@ -188,8 +190,7 @@ func after(all []Span, w *Write, own bool) (_ []Span, changed bool) {
 	return slices.Replace(all, i, i+1, s.without(w.Key)...), true
 }
 
-// without returns what is left of a span beside a key. The number of keys on either side is not
-// known.
+// without returns the parts of a span on either side of a key. Their numbers of keys are unknown.
 func (s *Span) without(key []byte) (rest []Span) {
 	left, right := *s, *s
 	left.End, right.Start = bytes.Clone(key), keys.Next(key)
@@ -202,7 +203,7 @@ func (s *Span) without(key []byte) (rest []Span) {
 	return rest
 }
 
-// Reset forgets everything, and makes walks learn nothing: the writes are not known.
+// Reset forgets all spans, and voids the running walks. It is called when the writes are not known.
 func (m *Memory) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -258,7 +259,7 @@ func (m *Memory) shrink(all []Span) []Span {
 	return slices.Delete(all, best, best+1)
 }
 
-// add adds a span, in place of what is known of a part of it. The caller holds mu.
+// add adds a span, and replaces the parts of known spans that it covers. The caller holds mu.
 func add(all []Span, s Span) []Span {
 	var next []Span
 	for i := range all {

@@ -2,12 +2,12 @@ package vacant
 
 import "slices"
 
-// Walk is a scan that learns. It is for one goroutine.
+// Walk is a scan that finds vacant spans for a Memory. One goroutine uses it.
 type Walk struct {
 	memory *Memory
 	found  []Span
-	// void is set if versions may have been written of which the walk knows nothing; written are
-	// those that it knows. The memory's lock guards both.
+	// void is set if versions may have been written that the walk was not informed of; written are
+	// the versions that it was informed of. The memory's lock guards both.
 	void    bool
 	written []Write
 }
@@ -33,11 +33,10 @@ func (m *Memory) Walk() *Walk {
 	return w
 }
 
-// Found takes a span in that the walk has found to be vacant. The span's keys are the memory's from
-// then on.
+// Found adds a vacant span to the walk. The memory takes over the span's keys.
 func (w *Walk) Found(s Span) { w.found = append(w.found, s) }
 
-// End ends the walk. The memory learns the spans that were found, less what was written since.
+// End ends the walk. The memory adds the spans that were found, without the keys written since.
 func (w *Walk) End() {
 	m := w.memory
 	m.mu.Lock()
@@ -73,7 +72,7 @@ func (m *Memory) endLocked(w *Walk) {
 	m.active.Store(len(m.Spans())+len(m.walks) > 0)
 }
 
-// hear notes what is written during the walk. The caller holds the memory's lock.
+// hear records versions that are written during the walk. The caller holds the memory's lock.
 func (w *Walk) hear(writes []Write) {
 	if w.void = w.void || len(w.written)+len(writes) > maxWritten; w.void {
 		w.written = nil

@@ -15,6 +15,6 @@
 // so that thousands of replicas that move away one by one cost only a flush of the memtables now
 // and then.
 //
-// Locks: those of the Reconciler, the Children and Merged are leaves: nothing is called with one of
-// them held.
+// Locks: those of the list of due partitions (due.go), the Children and Merged are leaves: nothing
+// is called with one of them held.
 package lifecycle

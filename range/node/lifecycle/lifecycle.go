@@ -38,26 +38,34 @@ type Lifecycle struct {
 	Children   Children
 	Merged     Merged
 	// broken maps partitions to a brokenReplica if their replica is on disk and does not open.
-	broken sync.Map
-	// opening maps the partitions whose replica is being made and opened to a channel, which is
-	// closed when the opening has ended.
-	opening sync.Map
+	broken   sync.Map
+	openings openings
+	// due are the partitions that the Reconciler is to look at.
+	due dueList
 	// writing counts the goroutines of writes that were given up.
 	writing sync.WaitGroup
 	// ending is closed when the node is closing.
 	ending chan struct{}
 
+	counts
+}
+
+// counts are what a Lifecycle counts.
+type counts struct {
 	created, splitReplicas, removed prometheus.Counter
 	brokenReplicas                  prometheus.Gauge
 }
 
 // New makes a Lifecycle.
 func New(n *hosted.Node, rooms Rooms, e *leadership.Elections) *Lifecycle {
-	l := &Lifecycle{Node: n, rooms: rooms, elections: e, ending: make(chan struct{}),
+	l := &Lifecycle{Node: n, rooms: rooms, elections: e, ending: make(chan struct{})}
+	l.counts = counts{
 		created:        n.Metrics.Counter("replicas_created_total", "Replicas created."),
 		splitReplicas:  n.Metrics.Counter("split_replicas_total", "Replicas made by splits."),
 		removed:        n.Metrics.Counter("replicas_removed_total", "Replicas removed."),
-		brokenReplicas: n.Metrics.Gauge("broken_replicas", "Replicas on disk that do not open.")}
+		brokenReplicas: n.Metrics.Gauge("broken_replicas", "Replicas on disk that do not open."),
+	}
+	l.due.init()
 	l.Reconciler.init(l)
 	l.Children.init(l)
 	l.Merged.init(l)

@@ -105,12 +105,12 @@ func (m *Merged) Open(id keys.PartitionID) *replica.Replica {
 func (m *Merged) opened(id keys.PartitionID) *hosted.Replica {
 	n := m.node
 	for !n.closing() {
-		over, opening := n.opening.Load(id)
+		over, opening := n.openings.of(id)
 		if h := n.Replicas.Get(id); h != nil || !opening {
 			return h
 		}
 		select {
-		case <-over.(chan struct{}):
+		case <-over:
 		case <-n.ending:
 		}
 	}
@@ -159,7 +159,7 @@ func (m *Merged) rememberLocked(id keys.PartitionID, by *clusterpb.Partition) {
 	}
 }
 
-// ConsumedBy returns the successor of a partition that was merged here; nil if there was no such
+// SubsumedBy returns the successor of a partition that was merged here; nil if there was no such
 // merge lately.
 func (m *Merged) SubsumedBy(id keys.PartitionID) *clusterpb.Partition {
 	m.mu.Lock()
@@ -212,7 +212,7 @@ func (m *Merged) closeEnded() {
 			// The reconciler has closed the replica before, and removes what it has of its own.
 			h.Removal.Moved.Store(true)
 			h.Removal.TakenOver.Store(true)
-			n.Reconciler.lookAt(h.ID)
+			n.due.lookAt(h.ID)
 			continue
 		}
 		n.Host.Remove(h.Group)
@@ -230,7 +230,7 @@ func (m *Merged) closeEnded() {
 		m.mu.Unlock()
 	}
 	if len(ended) > 0 {
-		n.Reconciler.SpansChanged()
+		n.due.spansChanged()
 	}
 }
 

@@ -52,14 +52,14 @@ func (b *Children) Split(child *clusterpb.Partition, self keys.ReplicaID, how re
 	if parent := n.Host.Group(keys.PartitionID(child.SplitFrom)); parent != nil {
 		parent.ForgetBeginning()
 	}
-	defer n.Reconciler.SpansChanged()
+	defer n.due.spansChanged()
 	if how != reshape.Created {
 		return
 	}
 	if err := b.open(child, self, leads); err != nil && !n.closing() {
 		n.Logger.Error("a partition that has split off does not open here; the next start, or the "+
 			"core's table, will have it opened", "partition", child.Id, "error", err)
-		n.Reconciler.retry(keys.PartitionID(child.Id))
+		n.due.add(keys.PartitionID(child.Id))
 	}
 }
 
@@ -69,10 +69,10 @@ func (b *Children) open(child *clusterpb.Partition, self keys.ReplicaID, leads b
 	if err != nil {
 		return err
 	}
-	if !n.beginOpening(id.Group) {
+	if !n.openings.begin(id.Group, n.Replicas) {
 		return nil // the core knows of it already, and the table has it opened
 	}
-	defer n.endOpening(id.Group)
+	defer n.openings.end(id.Group)
 	if err := n.Host.Log().Create(id); err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (b *Children) open(child *clusterpb.Partition, self keys.ReplicaID, leads b
 	n.SetKeyspace(h.Replica, keys.KeyspaceID(child.Keyspace))
 	n.splitReplicas.Inc()
 	// This node may have been so far behind that a later descriptor does not name the replica.
-	n.Reconciler.retry(h.ID)
-	n.Reconciler.wake.Send()
+	n.due.add(h.ID)
+	n.due.wake.Send()
 	if !leads {
 		n.elections.AddLater(h)
 		return nil
@@ -214,39 +214,3 @@ func (b *Children) SplitOff(parent keys.PartitionID) (found []*clusterpb.Partiti
 
 // maxSplitOff bounds the partitions in a report.
 const maxSplitOff = 64
-
-// waitingPartitions are partitions whose replica here waits for a span to become free, or may be an
-// orphan when it does.
-type waitingPartitions struct {
-	mu  sync.Mutex
-	ids map[keys.PartitionID]struct{}
-}
-
-func (w *waitingPartitions) add(id keys.PartitionID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ids == nil {
-		w.ids = make(map[keys.PartitionID]struct{})
-	}
-	w.ids[id] = struct{}{}
-}
-
-func (w *waitingPartitions) take() map[keys.PartitionID]struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ids := w.ids
-	w.ids = nil
-	return ids
-}
-
-// SpansChanged looks again at the partitions that wait for a span.
-func (r *Reconciler) SpansChanged() {
-	ids := r.waiting.take()
-	if len(ids) == 0 {
-		return
-	}
-	for id := range ids {
-		r.retry(id)
-	}
-	r.wake.Send()
-}

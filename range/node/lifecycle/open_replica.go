@@ -2,6 +2,10 @@ package lifecycle
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,6 +19,9 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
+
+// openProgress is the interval at which a long opening reports its progress.
+const openProgress = 5 * time.Second
 
 // IdentityOf returns what the raft log keeps of a new replica.
 func (n *Lifecycle) IdentityOf(p *clusterpb.Partition) (raftlog.Identity, error) {
@@ -104,4 +111,50 @@ func (n *Lifecycle) open(id raftlog.Identity, created bool) (*hosted.Replica, er
 	}
 	n.Children.noticed(h)
 	return h, nil
+}
+
+// openAll opens replicas in parallel, and calls failed, one call at a time, for those that do not
+// open.
+func (n *Lifecycle) openAll(ids []raftlog.Identity, created bool,
+	failed func(raftlog.Identity, error)) []*hosted.Replica {
+	opened := make([]*hosted.Replica, len(ids))
+	errs := make([]error, len(ids))
+	var next, done atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(ids), 2*runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(ids) {
+					return
+				}
+				opened[i], errs[i] = n.open(ids[i], created)
+				done.Add(1)
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(finished)
+	}()
+	timer := time.NewTicker(openProgress)
+	defer timer.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-timer.C:
+			n.Logger.Info("opening replicas", "open", done.Load(), "of", len(ids))
+		case <-finished:
+			waiting = false
+		}
+	}
+	kept := opened[:0]
+	for i, h := range opened {
+		if errs[i] != nil {
+			failed(ids[i], errs[i])
+			continue
+		}
+		kept = append(kept, h)
+	}
+	return kept
 }

@@ -29,7 +29,7 @@ func (n *Lifecycle) subsumedInTable(t *table.Table, d *clusterpb.Partition) bool
 	if by == nil || !keys.Subsumes(by, d) {
 		return false
 	}
-	for range n.opening.Range {
+	if n.openings.any() {
 		return false // that replica may need h
 	}
 	for _, o := range n.Shared.Spans.LeftOf(d) {

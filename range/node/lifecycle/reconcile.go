@@ -6,22 +6,18 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
-	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 const (
-	// createBatch bounds the replicas that are created with one sync; removeBatch bounds those that
-	// are removed with a few, before the reconciler looks for other work.
+	// createBatch bounds the replicas that are created with one sync.
 	createBatch = 1000
-	removeBatch = 1000
 	// reconcileRetry is the pause after a failure.
 	reconcileRetry = 2 * time.Second
 	// waitingCheck is the interval at which waiting partitions are checked without another reason.
@@ -33,30 +29,17 @@ const (
 // number of times.
 type Reconciler struct {
 	node *Lifecycle
-	wake task.Signal
+	due  *dueList
 
-	mu struct {
-		sync.Mutex
-		// due are the partitions to look at; all is set if all are.
-		due map[keys.PartitionID]struct{}
-		all bool
-		// busy counts the partitions that are being worked on.
-		busy int
-	}
 	disk     diskWork
 	removals removalPace
-	// waiting are partitions whose replica cannot be created as long as another replica here has a
-	// part of their span. It has a lock of its own: others apply splits.
-	waiting waitingPartitions
 	// refused are partitions that can never be created here, because a replica with that id was
 	// removed.
 	refused map[keys.PartitionID]keys.ReplicaID
 }
 
 func (r *Reconciler) init(n *Lifecycle) {
-	r.node, r.disk.tasks = n, &n.writing
-	r.wake = task.NewSignal()
-	r.mu.due = make(map[keys.PartitionID]struct{})
+	r.node, r.due, r.disk.tasks = n, &n.due, &n.writing
 	r.removals.init()
 	r.disk.hangs = n.Metrics.Counter("replica_changes_stalled_total",
 		"Times that creating or removing replicas had waited for the disk for 30 s.")
@@ -64,30 +47,26 @@ func (r *Reconciler) init(n *Lifecycle) {
 }
 
 // Present looks at all partitions.
-func (r *Reconciler) Present() {
-	r.mu.Lock()
-	r.mu.all = true
-	r.mu.Unlock()
-	r.wake.Send()
-}
+func (r *Reconciler) Present() { r.due.addAll() }
 
 // PartitionsChanged looks at the partitions of an update that concern this node.
 func (r *Reconciler) PartitionsChanged(u *clusterpb.TableUpdate) {
-	r.mu.Lock()
 	for _, p := range u.Partitions {
 		if r.node.ReplicaHere(p) != nil || r.node.Replicas.Get(keys.PartitionID(p.Id)) != nil {
-			r.mu.due[keys.PartitionID(p.Id)] = struct{}{}
+			r.due.add(keys.PartitionID(p.Id))
 		}
 	}
 	for _, id := range u.RemovedPartitions {
 		if id := keys.PartitionID(id); r.node.Replicas.Get(id) != nil ||
 			r.node.BrokenBy(id) != nil {
-			r.mu.due[id] = struct{}{}
+			r.due.add(id)
 		}
 	}
-	r.mu.Unlock()
-	r.wake.Send()
+	r.due.wake.Send()
 }
+
+// SpansChanged looks again at the partitions that wait for a span.
+func (r *Reconciler) SpansChanged() { r.due.spansChanged() }
 
 // KeyspaceChanged applies a keyspace's settings to its replicas.
 func (r *Reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
@@ -101,15 +80,7 @@ func (r *Reconciler) KeyspaceChanged(k *clusterpb.Keyspace) {
 }
 
 // Pending returns how many partitions are to be created or removed, as far as is known.
-func (r *Reconciler) Pending() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := len(r.mu.due) + r.mu.busy
-	if r.mu.all {
-		n++
-	}
-	return n
-}
+func (r *Reconciler) Pending() int { return r.due.pending() }
 
 func (r *Reconciler) run(ctx context.Context) {
 	ticker := time.NewTicker(waitingCheck)
@@ -118,7 +89,7 @@ func (r *Reconciler) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
+		case <-r.due.wake:
 		case <-r.removals.timer.C:
 		case <-ticker.C:
 			r.SpansChanged()
@@ -136,7 +107,7 @@ func (r *Reconciler) run(ctx context.Context) {
 // step does what is due. more is set if something is left to do, failed if that is because of a
 // failure.
 func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
-	r.wakeRested()
+	r.due.addRested(&r.removals)
 	create, remove, broken := r.take()
 	if len(create)+len(remove)+len(broken) > 0 {
 		r.node.Logger.Info("replicas change", "create", len(create), "remove", len(remove),
@@ -146,7 +117,7 @@ func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
 		n := min(len(create), createBatch)
 		failed = r.Create(ctx, create[:n]) || failed
 		create = create[n:]
-		r.worked(n)
+		r.due.worked(n)
 	}
 	remove, err := r.pace(ctx, remove)
 	if err != nil && ctx.Err() == nil {
@@ -170,16 +141,13 @@ func (r *Reconciler) step(ctx context.Context) (more, failed bool) {
 		}
 	}
 	for _, h := range later {
-		r.retry(h.ID)
+		r.due.add(h.ID)
 	}
 	if len(broken) > 0 && ctx.Err() == nil {
 		err := r.disk.do(ctx, func() error { return r.node.removeBroken(ctx, broken) })
 		failed = r.brokenFailed(ctx, broken, err) || failed
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.busy = 0
-	return ctx.Err() == nil && len(r.mu.due) > 0, failed
+	return r.due.idle() && ctx.Err() == nil, failed
 }
 
 // brokenFailed schedules failed removals again.
@@ -188,7 +156,7 @@ func (r *Reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, e
 		return false
 	}
 	for _, b := range broken {
-		r.retry(b.identity.Group)
+		r.due.add(b.identity.Group)
 	}
 	if ctx.Err() == nil {
 		r.node.Logger.Error("removing replicas that do not open failed; it will be tried again",
@@ -197,34 +165,27 @@ func (r *Reconciler) brokenFailed(ctx context.Context, broken []brokenReplica, e
 	return true
 }
 
-func (r *Reconciler) worked(n int) {
-	r.mu.Lock()
-	r.mu.busy -= n
-	r.mu.Unlock()
-}
-
-// lookAt schedules a look at a partition.
-func (r *Reconciler) lookAt(id keys.PartitionID) {
-	r.retry(id)
-	r.wake.Send()
-}
-
-// retry schedules a look at a partition in the next step.
-func (r *Reconciler) retry(id keys.PartitionID) {
-	r.mu.Lock()
-	r.mu.due[id] = struct{}{}
-	r.mu.Unlock()
+// pace returns those replicas whose turn it is to be removed from the disk. The others are closed,
+// and come again. On a full disk nothing waits.
+func (r *Reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
+	err error) {
+	now := time.Now()
+	if len(gone) == 0 || r.node.DiskFull() || !r.removals.late(now, len(gone)) {
+		return gone, nil
+	}
+	err = r.disk.do(ctx, func() error {
+		r.node.Retire(gone)
+		return nil
+	})
+	r.removals.rest(now, gone)
+	return nil, err
 }
 
 // take compares the partitions that are due with the replicas here.
 func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Replica,
 	broken []brokenReplica) {
 	n := r.node
-	r.mu.Lock()
-	due, all := r.mu.due, r.mu.all
-	r.mu.due, r.mu.all = make(map[keys.PartitionID]struct{}), false
-	r.mu.busy = len(due)
-	r.mu.Unlock()
+	due, all := r.due.take()
 	t, held := n.Table.Load(), n.Replicas.All()
 	look := func(id keys.PartitionID, p *clusterpb.Partition) {
 		h := held[id]
@@ -245,7 +206,7 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 				if b := x.(brokenReplica); t.Dropped(b.keyspace()) || n.brokenLeftOver(t, b) {
 					broken = append(broken, b)
 				} else {
-					r.waiting.add(id)
+					r.due.waiting.add(id)
 				}
 			}
 		case h != nil && p == nil:
@@ -264,7 +225,7 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			default:
 				// It may be an orphan when another replica has gone, or has come to what the table
 				// lists.
-				r.waiting.add(id)
+				r.due.waiting.add(id)
 			}
 		case h != nil && n.namedOut(h, p):
 			h.Removal.Moved.Store(true)
@@ -293,9 +254,7 @@ func (r *Reconciler) take() (create []*clusterpb.Partition, remove []*hosted.Rep
 			look(id, t.Partition(id))
 		}
 	}
-	r.mu.Lock()
-	r.mu.busy = len(create) + len(remove) + len(broken)
-	r.mu.Unlock()
+	r.due.begin(len(create) + len(remove) + len(broken))
 	LeftFirst(remove)
 	return create, remove, broken
 }
@@ -318,10 +277,10 @@ func (r *Reconciler) waits(id keys.PartitionID, p *clusterpb.Partition) bool {
 		return false
 	}
 	// Again: the span may have become free before the partition was added to those that wait.
-	r.waiting.add(id)
+	r.due.waiting.add(id)
 	other := r.node.Shared.Spans.Overlapping(id, span)
 	if other != 0 {
-		r.retry(other) // it may be an orphan
+		r.due.add(other) // it may be an orphan
 	}
 	return other != 0
 }
@@ -355,12 +314,12 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	n := r.node
 	identities := make([]raftlog.Identity, 0, len(partitions))
 	for _, p := range partitions {
-		if !n.beginOpening(keys.PartitionID(p.Id)) {
-			r.retry(keys.PartitionID(p.Id)) // retry finds it open
+		if !n.openings.begin(keys.PartitionID(p.Id), n.Replicas) {
+			r.due.add(keys.PartitionID(p.Id)) // the next look finds it open
 			again = true
 			continue
 		}
-		defer n.endOpening(keys.PartitionID(p.Id))
+		defer n.openings.end(keys.PartitionID(p.Id))
 		id, err := n.IdentityOf(p)
 		if err != nil {
 			n.Logger.Error("a replica cannot be created", "partition", keys.PartitionID(p.Id), "error",
@@ -374,7 +333,7 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	opened := n.openAll(written, true, func(id raftlog.Identity, err error) {
 		n.Logger.Error("a new replica does not open; it will be tried again", "partition", id.Group,
 			"error", err)
-		r.retry(id.Group)
+		r.due.add(id.Group)
 		again = true
 	})
 	n.Replicas.Change(opened, nil)
@@ -386,8 +345,8 @@ func (r *Reconciler) Create(ctx context.Context, partitions []*clusterpb.Partiti
 	// Changes of the table were not applied to replicas that were not registered yet.
 	for _, p := range partitions {
 		if id := keys.PartitionID(p.Id); n.Table.Load().Partition(id) != p {
-			r.retry(id)
-			r.wake.Send()
+			r.due.add(id)
+			r.due.wake.Send()
 		}
 	}
 	n.created.Add(float64(len(opened)))
@@ -420,7 +379,7 @@ func (r *Reconciler) write(ctx context.Context,
 	for i, id := range identities {
 		if errors.Is(err, errLogHangs) || ctx.Err() != nil {
 			for _, id := range identities[i:] {
-				r.retry(id.Group)
+				r.due.add(id.Group)
 			}
 			n.Logger.Error("creating replicas waits for the log; it will be tried again", "replicas",
 				len(identities)-i, "error", err)
@@ -436,7 +395,7 @@ func (r *Reconciler) write(ctx context.Context,
 		default:
 			n.Logger.Error("creating a replica failed; it will be tried again", "partition", id.Group,
 				"error", err)
-			r.retry(id.Group)
+			r.due.add(id.Group)
 			again = true
 		}
 	}

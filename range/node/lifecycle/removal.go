@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -14,7 +13,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/node/table"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -195,10 +193,10 @@ func (n *Lifecycle) destroy(ctx context.Context, gone []*hosted.Replica) error {
 		n.Shared.Spans.Release(h.ID)
 		n.Children.forget(h)
 		if h.Removal.Moved.Load() {
-			n.Reconciler.retry(h.ID) // another replica of it may be listed here
+			n.due.add(h.ID) // another replica of it may be listed here
 		}
 	}
-	n.Reconciler.SpansChanged()
+	n.due.spansChanged()
 	n.removed.Add(float64(len(gone)))
 	if n.DiskFull() {
 		// The entries lie in files of the log until those are compacted, and nothing else may be
@@ -237,14 +235,14 @@ func (n *Lifecycle) removeBroken(ctx context.Context, gone []brokenReplica) erro
 	if err := n.erase(ctx, ids); err != nil {
 		return err
 	}
-	defer n.Reconciler.SpansChanged()
+	defer n.due.spansChanged()
 	for _, id := range ids {
 		n.Shared.Spans.Release(id.Group)
 		n.broken.Delete(id.Group)
 		n.brokenReplicas.Dec()
 		n.Logger.Info("a replica that did not open was removed: its partition is in no keyspace any "+
 			"more, or has moved", "partition", id.Group, "replica", id.Replica)
-		n.Reconciler.retry(id.Group) // another replica of it may be listed here
+		n.due.add(id.Group) // another replica of it may be listed here
 	}
 	n.removed.Add(float64(len(ids)))
 	return nil
@@ -288,26 +286,4 @@ func (n *Lifecycle) erase(ctx context.Context, ids []raftlog.Identity) error {
 		return err
 	}
 	return n.unmarkRemoval(ids)
-}
-
-// loneSpan returns the span with which a replica was created whose descriptor cannot be read; nil
-// if a part of it belongs to another partition, which has split off from it.
-func (n *Lifecycle) loneSpan(id raftlog.Identity) (*keys.Span, error) {
-	p := &clusterpb.Partition{}
-	if err := proto.Unmarshal(id.Descriptor, p); err != nil {
-		return nil, fmt.Errorf("partition %s: its descriptor in the raft log: %w", id.Group, err)
-	}
-	span, lone := keys.PartitionSpan(p), len(id.Voters) > 0
-	err := storage.EachRecorded(n.State,
-		func(other keys.PartitionID, r storage.Recorded, err error) {
-			if err == nil && other != id.Group && keys.PartitionSpan(r.Descriptor).Overlaps(span) {
-				lone = false
-			}
-		})
-	if !lone {
-		n.Logger.Warn("what a replica held cannot be told, and only what is kept by its id is removed",
-			"partition", id.Group)
-		return nil, err
-	}
-	return &span, err
 }

@@ -1,12 +1,15 @@
 package lifecycle
 
 import (
-	"context"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 )
+
+// removeBatch bounds the replicas that are removed with a few syncs, before the reconciler looks
+// for other work.
+const removeBatch = 1000
 
 // removePause is the shortest time between two removals from the disk, unless a whole batch waits:
 // each removal flushes the memtables, with all writes to the node, a few times. Replicas move away
@@ -60,29 +63,4 @@ func (p *removalPace) rested(now time.Time, n int) map[keys.PartitionID]struct{}
 	p.resting = make(map[keys.PartitionID]struct{})
 	p.timer.Stop()
 	return all
-}
-
-// pace returns those replicas whose turn it is to be removed from the disk. The others are closed,
-// and come again. On a full disk nothing waits.
-func (r *Reconciler) pace(ctx context.Context, gone []*hosted.Replica) (turn []*hosted.Replica,
-	err error) {
-	now := time.Now()
-	if len(gone) == 0 || r.node.DiskFull() || !r.removals.late(now, len(gone)) {
-		return gone, nil
-	}
-	err = r.disk.do(ctx, func() error {
-		r.node.Retire(gone)
-		return nil
-	})
-	r.removals.rest(now, gone)
-	return nil, err
-}
-
-// wakeRested looks again at the replicas whose turn has come.
-func (r *Reconciler) wakeRested() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id := range r.removals.rested(time.Now(), len(r.mu.due)) {
-		r.mu.due[id] = struct{}{}
-	}
 }

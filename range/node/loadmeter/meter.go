@@ -35,6 +35,9 @@ type Meter struct {
 	// reported is the load as reported last, reportedFor the time over which it was measured.
 	reported    float64
 	reportedFor time.Duration
+	// noted are the totals at the last call of Done; notedOnce: there was one as the leader.
+	noted     load.Totals
+	notedOnce bool
 
 	// Results of the last sample, for all to read: the cost of the partition for a leader and for a
 	// follower, in millionths of a processor, and requests for each second.
@@ -94,6 +97,19 @@ func (m *Meter) Sample(now time.Time, leading bool, generation uint64,
 		m.reported, m.reportedFor = rate.Load(), measured
 	}
 	return news
+}
+
+// Done returns what a leader has done since the last call, and nothing at the first call of a
+// leadership. The goroutine that samples calls it.
+func (m *Meter) Done(leading bool, work machine.Work) (done load.Totals) {
+	now, before, known := m.totals(work), m.noted, m.notedOnce
+	m.noted, m.notedOnce = now, leading
+	if !leading || !known {
+		return load.Totals{}
+	}
+	return load.Totals{Reads: now.Reads - before.Reads, Writes: now.Writes - before.Writes,
+		ReadBytes:    now.ReadBytes - before.ReadBytes,
+		WrittenBytes: now.WrittenBytes - before.WrittenBytes}
 }
 
 // MeasuredEnough reports whether a leader has just measured for long enough to be believed or, for

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/engine"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/splitrecovery"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
@@ -164,9 +165,7 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 	here := &splitrecovery.Directory{Log: log, State: d.State,
 		Open: func(id raftlog.Identity) (*replica.Replica, error) { return d.open(id, shared) }}
 	here.Hold(identities)
-	shared.Right = func(right *clusterpb.Partition, _ uint64) (replica.Right, error) {
-		return here.Right(right)
-	}
+	shared.Siblings = merging{siblings{log: log, state: d.State}, here}
 	var descriptors []*clusterpb.Partition
 	var rewrites []raftlog.Rewrite
 	for i := range todo {
@@ -268,8 +267,30 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 // shared returns what replicas need of a node; nothing of it contacts another node.
 func (d *Directory) shared(log *raftlog.Log) (*replica.Node, error) {
 	n := &replica.Node{Node: config.Node{Clock: hlc.NewClock(nil, nil), Logger: d.Logger},
-		ChildState: func(child *clusterpb.Partition, self keys.ReplicaID) (reshape.ChildState, error) {
-			return splitrecovery.StateOf(log, d.State, child, self)
-		}}
+		Siblings: siblings{log: log, state: d.State}}
 	return n, n.Prepare()
+}
+
+// siblings says what the directory has of the children of splits.
+type siblings struct {
+	replica.NoSiblings
+	log   *raftlog.Log
+	state *engine.State
+}
+
+// ChildState implements replica.Siblings.
+func (s siblings) ChildState(child *clusterpb.Partition,
+	self keys.ReplicaID) (reshape.ChildState, error) {
+	return splitrecovery.StateOf(s.log, s.state, child, self)
+}
+
+// merging are siblings, and the replicas of the directory that others consume.
+type merging struct {
+	siblings
+	here *splitrecovery.Directory
+}
+
+// Right implements replica.Siblings.
+func (m merging) Right(right *clusterpb.Partition, _ uint64) (replica.Right, error) {
+	return m.here.Right(right)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
@@ -43,6 +44,18 @@ func newsworthy(had, r *clusterpb.PartitionReport) bool {
 	}
 	return loadmeter.MeasuredEnough(time.Duration(had.MeasuredSeconds)*time.Second,
 		time.Duration(r.MeasuredSeconds)*time.Second, r.Generation)
+}
+
+// sizeMatters reports whether the size of a partition has changed enough to be reported because its
+// keyspace has a quota of bytes. had is not nil.
+func (r *Reports) sizeMatters(h *hosted.Replica, had, now *clusterpb.PartitionReport) bool {
+	t := r.node.Table
+	if t == nil || t.Load().Keyspace(
+		keys.KeyspaceID(h.Listed.Load().GetKeyspace())).GetQuotaBytes() == 0 {
+		return false
+	}
+	by := max(now.SizeBytes, had.SizeBytes) - min(now.SizeBytes, had.SizeBytes)
+	return by > leastBytes && by > had.SizeBytes/100
 }
 
 // hintsDiffer reports whether the split hints have changed enough: that there is a key at all, or

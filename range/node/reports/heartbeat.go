@@ -72,7 +72,7 @@ func (r *Reports) Run(ctx context.Context) {
 		if ms := response.GetLeaseMillis(); ms > 0 {
 			interval = max(time.Duration(ms)*time.Millisecond/3, heartbeatSoon)
 		}
-		r.self.Take(response.GetOrders())
+		r.self.Take(response)
 		if response.GetWantFull() && !batch.full {
 			r.wantFull(n.Leaders.Led())
 			urgent = false
@@ -141,10 +141,13 @@ func (r *Reports) heartbeat(ctx context.Context, b reportBatch,
 // sampleLoads samples the replicas that this node leads.
 func (r *Reports) sampleLoads() {
 	now := time.Now()
+	r.History.Begin(now)
 	for _, h := range r.node.Leaders.Led() {
-		if h.Load.Sample(now, h.Leading.Load(), h.Replica.Descriptor().GetGeneration(),
-			h.Replica.Work()) {
+		leading, work := h.Leading.Load(), h.Replica.Work()
+		if h.Load.Sample(now, leading, h.Replica.Descriptor().GetGeneration(), work) {
 			r.Changed(h)
 		}
+		r.History.Add(h.ID, h.Load.Done(leading, work))
 	}
+	r.History.End()
 }

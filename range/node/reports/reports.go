@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/node/hosted"
+	"github.com/tidemarkdb/tidemark/range/node/loadmeter"
 	"github.com/tidemarkdb/tidemark/range/node/task"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -23,8 +24,8 @@ type Self interface {
 	// Describe adds to the report of a partition what its order waits for, and what has split off
 	// from it. It starts settling the descriptor, if that is necessary.
 	Describe(*hosted.Replica, *clusterpb.PartitionReport)
-	// Take takes the orders in the answer to a heartbeat.
-	Take([]*clusterpb.Order)
+	// Take takes the orders, and the parts of quotas, in the answer to a heartbeat.
+	Take(*clusterpb.HeartbeatResponse)
 }
 
 // Core is what reports need of the consistent core.
@@ -46,6 +47,8 @@ type Reports struct {
 	cluster, server uint64
 
 	answered, failed, sent prometheus.Counter
+	// History is filled with every sample.
+	History loadmeter.History
 
 	mu struct {
 		sync.Mutex
@@ -167,7 +170,7 @@ func (r *Reports) takeBy(report func(h *hosted.Replica,
 			one := report(h, told != nil)
 			switch {
 			case one == nil:
-			case settled || newsworthy(told, one):
+			case settled || newsworthy(told, one) || r.sizeMatters(h, told, one):
 				b.add(h, one)
 			default:
 				idle = append(idle, weak{h, one})

@@ -41,7 +41,7 @@ func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
 	return left, err
 }
 
-// consumedOf separates the replicas whose partitions others have consumed from those that are left.
+// subsumedOf separates the replicas whose partitions others have consumed from those that are left.
 // gone are partitions that are recorded in the state, and were consumed.
 func (d *Directory) subsumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
 	gone []keys.PartitionID, err error) {

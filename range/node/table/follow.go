@@ -45,6 +45,30 @@ type Listener interface {
 	Present()
 }
 
+// Listeners tells several Listeners, in their order.
+type Listeners []Listener
+
+// KeyspaceChanged implements Listener.
+func (all Listeners) KeyspaceChanged(k *clusterpb.Keyspace) {
+	for _, l := range all {
+		l.KeyspaceChanged(k)
+	}
+}
+
+// PartitionsChanged implements Listener.
+func (all Listeners) PartitionsChanged(u *clusterpb.TableUpdate) {
+	for _, l := range all {
+		l.PartitionsChanged(u)
+	}
+}
+
+// Present implements Listener.
+func (all Listeners) Present() {
+	for _, l := range all {
+		l.Present()
+	}
+}
+
 // Follower follows the core's table, in the goroutine of Run.
 type Follower struct {
 	// Cluster is the id of the cluster. The table of another cluster is refused.

@@ -36,20 +36,20 @@ var Changes = register((*kvpb.Request_Changes)(nil), Command{
 	Read:       changes,
 })
 
-// Changing is what a read of changes asks for besides.
+// Changing holds the parameters of a read of changes.
 type Changing struct {
-	// After is the timestamp above which versions are wanted: what is below it may not have been
+	// After is the timestamp above which versions are read: versions below it may have been
 	// collected.
 	After hlc.Timestamp
-	// Idle is how long the request may be held while there is nothing to answer with.
+	// Idle is how long the request may be held while there is nothing to answer.
 	Idle time.Duration
 }
 
-// maxChangesBytes bounds a page of changes, keys and values; changeOverhead is what a change takes
-// besides, here and at the client.
+// maxChangesBytes bounds a page of changes, keys and values. changeOverhead is the additional
+// memory of a change, here and at the client.
 const maxChangesBytes, changeOverhead = 1 << 20, 128
 
-// maxUnchanged is how many keys without a change a page of changes looks at.
+// maxUnchanged bounds the keys without a change that a page of changes looks at.
 const maxUnchanged = 100_000
 
 // maxIdle bounds how long a request is held.

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Dispatch is the way by which a request is served.
+// Dispatch says how a request is served.
 type Dispatch uint8
 
 const (
@@ -20,105 +20,108 @@ const (
 	NotKnown Dispatch = iota
 	// AtTimestamp: a read, served at a timestamp by a leader that has proved its leadership.
 	AtTimestamp
-	// InQueue: it is evaluated in its turn, and may add to the next entry of the log.
+	// InQueue: a write; it is evaluated in its turn, and may add to the next entry of the log.
 	InQueue
-	// InMemory: it is answered from what the leader has in memory; nothing is proved.
+	// InMemory: it is answered from the leader's memory, without proof of leadership.
 	InMemory
-	// ByNode: the node answers it, of several partitions or of none.
+	// ByNode: the node answers it, from several partitions or from none.
 	ByNode
 )
 
-// Command is what the server knows of one kind of request. There is one value for each kind, made
-// when the program starts and never changed. A function that is nil has the answer that its comment
-// says.
+// Command describes one kind of request to the server. There is one value for each kind, made when
+// the program starts and never changed. For a nil function the comment of its field gives the
+// default.
 type Command struct {
 	// Name is the label of the command in metrics.
 	Name     string
 	Dispatch Dispatch
-	// Transactional commands are those of the transaction protocol. They look at locks themselves;
-	// for the others this is done before they are evaluated.
+	// Transactional commands are those of the transaction protocol. They check locks themselves;
+	// for other commands the evaluator checks locks first.
 	Transactional bool
-	// Late: it is evaluated although its caller does not wait any longer.
+	// Late: the request is evaluated although its caller does not wait any longer.
 	Late bool
 	// BelowPending: a read of the latest value of one key that does not wait for pending writes,
 	// which are not acknowledged.
 	BelowPending bool
 	// Admissible: a read that a leader can admit for another replica (Request.admit).
 	Admissible bool
-	// EndsLocks: what it waits for is that locks end, and not what comes after.
+	// EndsLocks: the request waits only for locks to end. Requests that come after it may overtake
+	// it in the wait.
 	EndsLocks bool
 
-	// Lasting: the request may be held until there is something to tell, so that its client is judged
-	// again when it is answered.
+	// Lasting: the request may be held until there is something to answer, so its client's rights
+	// are checked again then.
 	Lasting bool
 
-	// Body says whether the request has a command with contents: a client may send one without.
+	// Body says whether the request's command has contents: a client may send a request without.
 	Body func(*kvpb.Request) bool
-	// Open: whatever the request says, it needs no right: it tells nothing about data, and changes
+	// Open: the request needs no right, whatever it contains: it reveals no data, and changes
 	// nothing.
 	Open bool
-	// Permissions appends what rights the client needs for the request, which was not looked at
-	// before: whatever it reads, writes, locks or tells of. They alias the request. No command is
-	// without it.
+	// Permissions appends the rights that the client needs for the request, which is not validated
+	// yet: for whatever it reads, writes, locks or reveals. They alias the request. Every command
+	// has this function.
 	Permissions func(at request.Place, q *kvpb.Request, needs []access.Permission) []access.Permission
-	// Footprint is what the request reads or writes. Nil: nothing, or of several partitions.
+	// Footprint returns the keys and spans that the request reads or writes. Nil: none, or keys of
+	// several partitions.
 	Footprint func(*kvpb.Request) request.Footprint
-	// Named is the wall time of the highest timestamp that the request names, besides that of its
-	// session: up to there it brings the clock. Nil: it names none.
+	// Named returns the wall time of the highest timestamp in the request, besides its session's:
+	// the clock is advanced to it. Nil: the request names none.
 	Named func(*kvpb.Request) int64
-	// Foreground says that the request counts as load that background work makes way for. Nil: it
-	// does not.
+	// Foreground reports whether the request counts as load for which background work makes way.
+	// Nil: it does not.
 	Foreground func(*kvpb.Request) bool
 
-	// CheckRead and CheckWrite say what is wrong with a request by itself, as far as the partition's
-	// descriptor tells; nil if nothing is. They return what the request asks for. A command has the
-	// one that its Dispatch needs.
+	// CheckRead and CheckWrite validate a request on its own and against the partition's
+	// descriptor; a nil Problem means that it is valid. They also return the parsed request. A
+	// command has the one of the two that its Dispatch needs.
 	CheckRead  func(*clusterpb.Partition, *kvpb.Request) (Reading, *request.Problem)
 	CheckWrite func(*clusterpb.Partition, *kvpb.Request) (Writing, *request.Problem)
 
 	// Read answers a read from the state at its timestamp.
 	Read func(*View, *kvpb.Request) (*kvpb.Response, error)
-	// Evaluate finds out what comes of a write.
+	// Evaluate computes the effect of a write.
 	Evaluate func(*Evaluation, *kvpb.Request) error
 
-	// Alone says that the request is evaluated with no write pending, and has an entry of its own: it
-	// reads more of the engine than pending writes can be looked up for. Nil: it is not.
+	// Alone reports whether the request is evaluated with no write pending, and gets a log entry of
+	// its own, because it reads more of the engine than can be compared with pending writes. Nil:
+	// it is not.
 	Alone func(*kvpb.Request) bool
-	// Hurried says that others may wait for the request: it acquires volatile locks, or releases
-	// them. It is evaluated even if its entry cannot be proposed yet. Nil: it is not.
+	// Hurried reports whether others may wait for the request, because it acquires or releases
+	// volatile locks. It is evaluated even if its entry cannot be proposed yet. Nil: it is not.
 	Hurried func(*kvpb.Request) bool
-	// MayDoNothing says that the request can be answered, for good, without having written anything.
-	// Nil: it always writes, or an attempt that comes late does no harm.
+	// MayDoNothing reports whether the request can be answered, for good, without having written
+	// anything. Nil: it always writes, or a late attempt does no harm.
 	MayDoNothing func(*kvpb.Request) bool
 
 	index int
 }
 
-// Index is the command's place in All.
+// Index returns the command's place in All.
 func (c *Command) Index() int { return c.index }
 
-// ReadOnly says that the requests have no effect that others can see, whenever they run.
+// ReadOnly reports that the requests have no effect that others can see, whenever they run.
 func (c *Command) ReadOnly() bool {
 	return c.Dispatch == AtTimestamp || c.Dispatch == ByNode && c.Named != nil
 }
 
-// IsAlone is Alone of a request.
+// IsAlone calls Alone.
 func (c *Command) IsAlone(q *kvpb.Request) bool { return c.Alone != nil && c.Alone(q) }
 
-// IsHurried is Hurried of a request.
+// IsHurried calls Hurried.
 func (c *Command) IsHurried(q *kvpb.Request) bool { return c.Hurried != nil && c.Hurried(q) }
 
-// IsForeground is Foreground of a request.
+// IsForeground calls Foreground.
 func (c *Command) IsForeground(q *kvpb.Request) bool {
 	return c.Foreground != nil && c.Foreground(q)
 }
 
-// CanDoNothing is MayDoNothing of a request.
+// CanDoNothing calls MayDoNothing.
 func (c *Command) CanDoNothing(q *kvpb.Request) bool {
 	return c.MayDoNothing != nil && c.MayDoNothing(q)
 }
 
-// LatestNamed is the wall time of the highest timestamp up to which a request would bring the
+// LatestNamed returns the wall time of the highest timestamp to which a request would advance the
 // clock.
 func (c *Command) LatestNamed(q *kvpb.Request) int64 {
 	latest := max(wall(q.Session), wall(q.GetReplicaRead().GetAdmission().GetAt()))
@@ -130,14 +133,14 @@ func (c *Command) LatestNamed(q *kvpb.Request) int64 {
 
 func wall(ts *kvpb.Timestamp) int64 { return wire.FromTimestamp(ts).Wall }
 
-// always is for commands of which something holds whatever the request says.
+// always is a predicate for commands for which it holds whatever the request contains.
 func always(*kvpb.Request) bool { return true }
 
-// Reading is what a read asks for.
+// Reading holds the parameters of a read.
 type Reading struct {
-	// At is the timestamp that the client asked for; zero: the latest.
+	// At is the timestamp of the read; zero: the latest.
 	At hlc.Timestamp
-	// UncertainUntil is the client's uncertainty limit, with At.
+	// UncertainUntil is the client's uncertainty limit, if At is set.
 	UncertainUntil hlc.Timestamp
 	// Context is the request's; nil if it has none.
 	Context *kvpb.ReadContext
@@ -146,17 +149,17 @@ type Reading struct {
 	Changes *Changing
 }
 
-// Writing is what is known of a write that is valid by itself.
+// Writing holds the parameters of a valid write.
 type Writing struct {
-	// Size is about how many bytes it adds to an entry.
+	// Size estimates how many bytes the write adds to an entry.
 	Size int
 	// Transaction is set if the command is transactional.
 	Transaction *Transaction
 }
 
-// Transaction is what a request of the transaction protocol says.
+// Transaction holds the parameters of a request of the transaction protocol.
 type Transaction struct {
-	// Info is of the transaction that the request is about; zero if it is about several.
+	// Info describes the request's transaction; zero if the request is about several.
 	Info txn.Info
 	// End, Push and Heartbeat are set for requests of these kinds.
 	End       *txn.End
@@ -185,7 +188,7 @@ func register(request any, c Command) *Command {
 	return added
 }
 
-// Of is the command of a request: Unknown if the request has none, or one without contents.
+// Of returns the command of a request: Unknown if the request has none, or one without contents.
 func Of(q *kvpb.Request) *Command {
 	if c := byType[reflect.TypeOf(q.Command)]; c != nil && c.Body(q) {
 		return c
@@ -193,14 +196,15 @@ func Of(q *kvpb.Request) *Command {
 	return unknown
 }
 
-// Unknown is the command of requests that this server does not know. Its Dispatch is NotKnown.
+// Unknown returns the command of requests that this server does not know. Its Dispatch is NotKnown.
 func Unknown() *Command { return unknown }
 
-// All are all commands, each at its index.
+// All lists all commands, each at its index.
 func All() []*Command { return all }
 
-// CheckAdmission says what is wrong with a read as one that a leader is to admit, or that a replica
-// reads by an admission, which then says at what timestamp; nil if nothing is, or it is neither.
+// CheckAdmission validates a read that a leader is to admit for another replica, or that a replica
+// serves by such an admission, which then sets its timestamp. It returns nil if the read is valid
+// or is neither of the two.
 func (c *Command) CheckAdmission(q *kvpb.Request, asked *Reading) *request.Problem {
 	by := q.GetReplicaRead().GetAdmission()
 	switch {

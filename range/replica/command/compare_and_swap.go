@@ -17,7 +17,7 @@ var CompareAndSwap = register((*kvpb.Request_CompareAndSwap)(nil), Command{
 	Name:     "compare_and_swap",
 	Dispatch: InQueue,
 	Body:     func(q *kvpb.Request) bool { return q.GetCompareAndSwap() != nil },
-	// It tells what is there.
+	// The answer reveals the present version.
 	Permissions: func(at request.Place, q *kvpb.Request,
 		needs []access.Permission) []access.Permission {
 		key := q.GetCompareAndSwap().GetKey()
@@ -67,8 +67,8 @@ func checkCompareAndSwap(d *clusterpb.Partition, c *kvpb.CompareAndSwapRequest) 
 	return nil
 }
 
-// compareAndSwap writes if the key is as expected. A failure is an answer by reading: it waits for
-// the version that decided it, if that is pending.
+// compareAndSwap writes if the key is as expected. A failure is an answer about what was read: it
+// waits for the version that decided it, if that version is pending.
 func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	c := q.GetCompareAndSwap()
 	p, err := e.Prior(c.Key)
@@ -107,8 +107,8 @@ func compareAndSwap(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// asExpected compares. A key that was deleted, or whose value has expired, is absent: neither a
-// tombstone nor an expired version is any request's expected version.
+// asExpected compares the key with the expectation. A key that was deleted, or whose value has
+// expired, is absent: neither a tombstone nor an expired version is any request's expected version.
 func asExpected(c *kvpb.CompareAndSwapRequest, p *Prior, live bool) bool {
 	switch x := c.Expected.(type) {
 	case *kvpb.CompareAndSwapRequest_Absent:

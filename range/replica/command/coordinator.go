@@ -19,66 +19,67 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The partition that holds a transaction's anchor is its coordinator. What it is asked is evaluated
-// in the queue, one after the other: the rules are package txn's, and are given the record as it
-// will be when what is pending is applied. An answer is sent when everything that it rests on is
-// applied.
+// The partition that holds a transaction's anchor is its coordinator. Requests to the coordinator
+// are evaluated in the queue, one after the other. The rules are in package txn; they are given the
+// record as it will be when all pending entries are applied. An answer is sent when everything that
+// it relies on is applied.
 
-// Coordination is what the commands of transactions ask of the rest of their replica.
+// Coordination is what the commands of transactions need of their replica.
 type Coordination interface {
-	// PendingRecord is the record of a transaction that is proposed and not applied, and the sequence
-	// of its entry; nil if there is none.
+	// PendingRecord returns the record of a transaction that is proposed and not applied, and the
+	// sequence of its entry; nil if there is none.
 	PendingRecord(*txn.Info) (*txn.Record, uint64)
-	// Believe brings the clock up to a timestamp that the request names. It returns false if no
-	// clock of the cluster can have given it.
+	// Believe advances the clock to a timestamp that the request names. It returns false if no
+	// clock of the cluster can have given that timestamp.
 	Believe(hlc.Timestamp) bool
-	// Future says that a transaction's start is further ahead than any clock of the cluster can be.
-	// It leaves the clock alone: nothing has to be above a start.
+	// Future reports whether a transaction's start is further ahead than any clock of the cluster
+	// can be. It does not advance the clock, because no timestamp has to be above a start.
 	Future(start hlc.Timestamp) bool
-	// Present is what the rules are told of time, and of the limits of the partition's keyspace.
+	// Present returns the time and the limits of the partition's keyspace, as the rules of package
+	// txn need them.
 	Present() txn.Present
-	// Limits are those of a keyspace; none if they are not known.
+	// Limits returns the limits of a keyspace; none if they are unknown.
 	Limits(keys.KeyspaceID) txn.Limits
-	// Physical is what the physical clock shows, in nanoseconds since the epoch, and how far the
-	// clocks of the cluster may be apart.
+	// Physical returns the physical clock, in nanoseconds since the epoch, and how far the clocks
+	// of the cluster may be apart.
 	Physical() (now int64, maxOffset time.Duration)
-	// Locks lends the partition's locks. The manager is not used after the call. held says that the
-	// leadership epoch of the evaluation stands.
+	// Locks lends the partition's locks. The manager must not be used after the call. held reports
+	// whether the leadership epoch of the evaluation still holds.
 	Locks(use func(locks *concurrency.Manager, held bool))
-	// Now is the time by which waiting for locks is measured.
+	// Now returns the time by which waits for locks are measured.
 	Now() time.Time
-	// Threshold is the timestamp since which everything is kept.
+	// Threshold returns the garbage collection threshold: all versions above it are kept.
 	Threshold() hlc.Timestamp
-	// Wait has the write wait for a lock that is in its way at a key. It is called within Locks, and
-	// nothing else is said of the write after it. If too much waits it returns the refusal.
+	// Wait makes the write wait for a lock at a key. It is called within Locks, and ends the
+	// evaluation of the write. If too much waits it returns the refusal.
 	Wait(l *concurrency.Lock, key string, until concurrency.Until) (refusal *kvpb.Response)
-	// SilentSince is since when the client of a lock that is acquired now counts as silent, in
-	// nanoseconds since the epoch, if no heartbeat comes.
+	// SilentSince returns when the client of a lock that is acquired now begins to count as silent,
+	// in nanoseconds since the epoch, if no heartbeat comes.
 	SilentSince() int64
-	// WaitFloor is what the timestamp of a write with commit wait has to be at or above.
+	// WaitFloor returns the lowest timestamp that a write with commit wait may have.
 	WaitFloor() hlc.Timestamp
-	// Highest is at or above the timestamps of all versions that are applied or pending. It is called
-	// within Locks.
+	// Highest returns a timestamp at or above all versions that are applied or pending. It is
+	// called within Locks.
 	Highest() hlc.Timestamp
-	// Leadership is the leadership epoch of the evaluation, and IsLeadership says that a client names
-	// this one.
+	// Leadership returns the leadership epoch of the evaluation; IsLeadership reports whether a
+	// client names this epoch.
 	Leadership() *kvpb.Leadership
 	IsLeadership(*kvpb.Leadership) bool
-	// Busy says that there is so much to do that work of low priority makes way.
+	// Busy reports whether there is so much work that work of low priority is refused.
 	Busy() bool
 	// Count counts an event in the metrics.
 	Count(Event)
 }
 
-// Event is what metrics count of an evaluation.
+// Event is an event that metrics count.
 type Event uint8
 
 const (
-	// Conflict is one of transactions.
+	// Conflict is a conflict of transactions.
 	Conflict Event = iota
-	// RefusedStart is a transaction's start that is not believed.
+	// RefusedStart is a transaction's start that was not believed.
 	RefusedStart
-	// Retry is a request that an earlier attempt has done.
+	// Retry is a request whose effect an earlier attempt already had.
 	Retry
 	// SpansRefused is a request to hold too many spans.
 	SpansRefused
@@ -101,8 +102,9 @@ func StoredRecord(state engine.Reader, key []byte) (*txn.Record, error) {
 	return &record, nil
 }
 
-// recordOf is a transaction's record as an evaluation sees it: pending, then in the engine; nil if
-// there is none. sequence is of the entry that carries it, 0 if that is applied.
+// recordOf returns a transaction's record as the evaluation sees it: the pending one, else the one
+// in the engine, else nil. sequence is that of the entry that carries the record, 0 if it is
+// applied.
 func (e *Evaluation) recordOf(of txn.Info) (record *txn.Record, sequence uint64, err error) {
 	if record, sequence = e.Coordination.PendingRecord(&of); record != nil {
 		return record, sequence, nil
@@ -111,9 +113,9 @@ func (e *Evaluation) recordOf(of txn.Info) (record *txn.Record, sequence uint64,
 	return record, 0, err
 }
 
-// Decide says what was decided of the evaluation's transaction: a record is to be set, or it stays
-// as it is. before is the record on which it was decided, and sequence of the entry that carries
-// that.
+// Decide reports the decision about the evaluation's transaction: its record is set, or stays as it
+// is. before is the record on which the decision is based, and sequence that of the entry that
+// carries before.
 func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64, d txn.Decision,
 	answer func(*kvpb.TransactionStatus) *kvpb.Response) {
 	if d.Refused != nil {
@@ -122,7 +124,7 @@ func (e *Evaluation) Decide(q *kvpb.Request, before *txn.Record, sequence uint64
 	}
 	response := answer(d.Status)
 	if after := cmp.Or(d.Record, before); after != nil {
-		// Whatever asks, and whichever replica leads by now.
+		// This holds for every answer about the record, whichever replica leads by now.
 		e.HoldFor(after.CommitWait, after.Timestamp)
 	}
 	if d.Record == nil {
@@ -140,15 +142,15 @@ func fromTheFuture(partition keys.PartitionID, q *kvpb.Request, ts hlc.Timestamp
 			"check the time synchronisation of the servers", partition, ts), ts, hlc.Timestamp{})
 }
 
-// Refusing adds to an error which timestamp it refuses, and at which bound; that may be zero.
+// Refusing adds to an error the timestamp that it refuses, and the bound, which may be zero.
 func Refusing(response *kvpb.Response, refused, bound hlc.Timestamp) *kvpb.Response {
 	response.Error.Refused = wire.ToTimestamp(refused)
 	response.Error.Timestamp = wire.ToTimestamp(bound)
 	return response
 }
 
-// refusedTimes refuses a request whose timestamps cannot be: one that it names, and the start of
-// its transaction. It returns false if they can.
+// refusedTimes refuses a request with impossible timestamps: one that it names, or the start of its
+// transaction. It returns false if they are possible.
 func (e *Evaluation) refusedTimes(q *kvpb.Request, named, started hlc.Timestamp) bool {
 	switch {
 	case !e.Coordination.Believe(named):
@@ -161,5 +163,5 @@ func (e *Evaluation) refusedTimes(q *kvpb.Request, named, started hlc.Timestamp)
 	return true
 }
 
-// ID is the partition's.
+// ID returns the partition's id.
 func (e *Evaluation) ID() keys.PartitionID { return keys.PartitionID(e.Descriptor.GetId()) }

@@ -28,10 +28,10 @@ var Delete = register((*kvpb.Request_Delete)(nil), Command{
 	Evaluate: remove,
 })
 
-// remove writes a tombstone if the key has any version, even if that is a tombstone: it carries the
-// request id. A key without any version needs no record: a retry that finds one finds it put there
-// later, and deletes that. (An attempt that comes to be evaluated after its retry was answered so
-// is not carried out: see NothingDone.)
+// remove writes a tombstone if the key has any version, even if that is a tombstone: the new one
+// carries the request id. A key without any version needs no record: if a retry finds a version, it
+// was written later, and the retry deletes it. (An earlier attempt that is evaluated after its
+// retry was answered this way is not carried out: see NothingDone.)
 func remove(e *Evaluation, q *kvpb.Request) error {
 	key := q.GetDelete().Key
 	p, err := e.PriorWithoutValue(key)
@@ -53,7 +53,7 @@ func remove(e *Evaluation, q *kvpb.Request) error {
 		e.Duplicate(deleteResponse(&e.Result, q, own.Timestamp), own.Sequence)
 		return nil
 	}
-	e.HoldSeen(&p) // the answer tells of it
+	e.HoldSeen(&p) // the answer reveals it
 	e.told.existed = e.Live(key, &p)
 	e.Ops = append(e.Ops, WriteOp{Key: key, Tombstone: true, WasLive: p.HasValue(),
 		Prior: p.Timestamp})

@@ -63,7 +63,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 		return nil
 	}
 
-	// The keys alone make up the entry; a page of them is a page of bytes too.
+	// The entry holds only the keys; a page of them is a page of bytes too.
 	var arena proposal.Arena
 	result, err := mvcc.Scan(e.State, mvcc.ScanOptions{
 		Span: span, At: hlc.MaxTimestamp, ExpiredAt: e.judgedAt(), KeysOnly: true,
@@ -84,7 +84,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	if result.More {
 		done.resume = bytes.Clone(keys.UserKey(e.Descriptor, result.Resume))
 	}
-	// The answer tells of what was written with commit wait, and of what was deleted with it.
+	// The answer reveals what was written with commit wait, and what was deleted with it.
 	e.HoldFor(true, result.CommitWaitUntil)
 	if len(e.Ops) == 0 {
 		e.NothingDone(done.response(q), 0)
@@ -100,7 +100,7 @@ func deleteRange(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// userEnd is the user key before which a span of internal keys ends; empty at the end of the
+// userEnd returns the user key before which a span of internal keys ends; empty at the end of the
 // keyspace, or hash number.
 func userEnd(d *clusterpb.Partition, span keys.Span) []byte {
 	if !bytes.HasPrefix(span.End, keys.PartitionPrefix(d)) {
@@ -118,29 +118,29 @@ func (d deletedRange) response(q *kvpb.Request) *kvpb.Response {
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_DeleteRange{DeleteRange: r}}
 }
 
-// What a DeleteRange has done is recorded beside the versions, anchored at the start of the span:
-// without a record, each first attempt would have to look through all versions of the span above
-// its session's timestamp to know that it is the first. The record is collected as versions are. An
-// attempt that finds nothing to delete leaves none.
+// A DeleteRange leaves a record of what it did beside the versions, anchored at the start of the
+// span. Without the record, each first attempt would have to look through all versions of the span
+// above its session's timestamp to learn that it is the first. Records are collected as versions
+// are. An attempt that finds nothing to delete leaves none.
 
 // deletedRange is the record of a DeleteRange that took effect.
 type deletedRange struct {
 	timestamp hlc.Timestamp
 	count     uint64
 	more      bool
-	// waited: it tells of versions with commit wait, all below the timestamp.
+	// waited is set if it deleted or wrote versions with commit wait, all below the timestamp.
 	waited bool
 	// resume is a user key.
 	resume []byte
-	// end is the user key before which the span ended: empty if that was the end of its keyspace, or
-	// hash number. It is not known of records of the first version.
+	// end is the user key before which the span ended: empty if that was the end of its keyspace,
+	// or hash number. Records of the first version do not have it.
 	end      []byte
 	endKnown bool
-	// beyond: the partition that answers does not reach to the end.
+	// beyond is set if the partition that answers ends before end.
 	beyond bool
 }
 
-// deletedRangeVersion is the first byte of a record. One of the first version has no end.
+// deletedRangeVersion is the first byte of a record. Records of the first version have no end.
 const (
 	deletedRangeVersion1 = 1
 	deletedRangeVersion  = 2
@@ -217,8 +217,8 @@ func readDeletedRange(state engine.Reader, key []byte) (d deletedRange, found bo
 	return d, true, nil
 }
 
-// DeletedRangeAt is the timestamp of a stored record of a DeleteRange. The record may go when
-// garbage collection has come so far.
+// DeletedRangeAt returns the timestamp of a stored record of a DeleteRange. The record may be
+// removed when the garbage collection threshold reaches it.
 func DeletedRangeAt(value []byte) (hlc.Timestamp, error) {
 	d, err := decodeDeletedRange(value)
 	return d.timestamp, err

@@ -5,19 +5,19 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// A write looks at what is there before its timestamp is chosen, and what is there may expire in
-// between. So it looks as of a timestamp that it will not be below (judgedAt). What has expired by
-// then stays so. What has not is good for a write below the expiry: that is noted (Result.Until),
-// and if the timestamp that is chosen is not below it the write is evaluated again, as of that
-// timestamp (AtLeast).
+// A write checks which values exist before its timestamp is chosen, and a value may expire in
+// between. So the write checks as of a timestamp that its own will not be below (judgedAt). A value
+// that has expired by then stays expired. A value that is live then is live for a write below its
+// expiry. The expiry is noted (Result.Until), and if the chosen timestamp is not below it, the
+// write is evaluated again as of that timestamp (AtLeast).
 //
-// INVARIANT: a request that is answered by what was read, and writes nothing, has looked as of a
-// timestamp that is above all that was read of the key, by any request. So what a client has seen
-// to have expired is not found live by a later compare-and-swap, whichever clocks the two went by.
+// INVARIANT: a request that writes nothing, and is answered by what was read, has checked as of a
+// timestamp above every read of the key by any request. So a value that a client has seen to be
+// expired is not found live by a later compare-and-swap, whichever clocks the two used.
 //
-// The statistics know nothing of this. A value counts until it is replaced or collected.
+// The statistics ignore expiry: a value counts until it is replaced or collected.
 
-// Live says whether a key has a value that has not expired when the write takes effect.
+// Live reports whether a key has a value that has not expired when the write takes effect.
 func (e *Evaluation) Live(userKey []byte, p *Prior) bool {
 	switch {
 	case !p.HasValue():
@@ -33,23 +33,23 @@ func (e *Evaluation) Live(userKey []byte, p *Prior) bool {
 	return true
 }
 
-// judgedAt is a timestamp below which the write does not take effect.
+// judgedAt returns a timestamp below which the write does not take effect.
 func (e *Evaluation) judgedAt() hlc.Timestamp {
 	return hlc.Max(hlc.Max(e.Clock, e.Session.Next()), e.AtLeast)
 }
 
-// rests notes that the outcome rests on something that expires; 0: that it does not.
+// rests notes that the outcome relies on a value that expires; 0: the value does not expire.
 func (e *Evaluation) rests(expires int64) {
 	if expires != 0 && (e.Until == 0 || expires < e.Until) {
 		e.Until = expires
 	}
 }
 
-// HoldsBelow says whether the outcome is that of a write at a timestamp.
+// HoldsBelow reports whether the outcome holds for a write at this timestamp.
 func (r *Result) HoldsBelow(ts hlc.Timestamp) bool { return r.Until == 0 || ts.Wall < r.Until }
 
-// LifetimeOf is the lifetime of a value for which a request asks this (PutRequest.ttl). It is never
-// DefaultLifetime.
+// LifetimeOf returns the lifetime of a value from the one that a request asks for (PutRequest.ttl).
+// It is never DefaultLifetime.
 func (e *Evaluation) LifetimeOf(asked int64) keys.Lifetime {
 	return keys.Lifetime(asked).Or(e.DefaultTTL)
 }

@@ -53,7 +53,7 @@ func get(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	return response, nil
 }
 
-// getResponse makes a response in one allocation, with memory for the time that it tells.
+// getResponse makes a response in one allocation, including its timestamp.
 func getResponse(id uint64) (*kvpb.Response, *kvpb.GetResponse, *kvpb.Timestamp) {
 	m := &struct {
 		response kvpb.Response

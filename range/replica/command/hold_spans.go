@@ -10,33 +10,31 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Span locks are for transactions whose attempts fail again and again because others write where
-// they read. The next attempt holds the spans before it reads them, and then runs alone there.
+// Span locks are for transactions whose attempts fail repeatedly because others write where they
+// read. The next attempt locks the spans before it reads them, and then runs alone there.
 //
-// They are volatile locks (eval/unreplicated_lock.go): in the leader's memory only, and they
-// prove nothing. What was read under them is read from what is applied, and validated when the
-// transaction commits, like all other reads. So the end of a leadership, which ends them, costs at
-// most one more attempt.
+// They are volatile locks (eval/unreplicated_lock.go): they exist in the leader's memory only, and
+// prove nothing. Reads under them read the applied state, and are validated when the transaction
+// commits, like all other reads. So when a leadership ends, and its span locks with it, that costs
+// the transaction at most one more attempt.
 //
-// A span is held from the moment at which its request is evaluated and no other transaction holds a
-// part of it: writes that come later wait. The request is answered when the locks are gone that
-// others had acquired on keys of the span before. If it waited for these first, there would always
-// be new ones. That two transactions wait for each other that way is for wound-wait to solve, by
-// age.
+// A span is locked as soon as its request is evaluated and no other transaction holds a part of it:
+// later writes wait. The request is answered when the locks that others had acquired before on keys
+// of the span are gone. If it waited for them first, there would always be new ones. Two
+// transactions may wait for each other this way; wound-wait resolves that by age.
 //
-// A transaction older than all that hold parts of its spans holds the rest at once. A younger one
-// waits without holding anything.
+// A transaction older than all that hold parts of its spans locks the rest at once. A younger one
+// waits without locking anything.
 //
-// The bounds: a request that would hold too much is answered at once, without `held`, and its
-// transaction goes on without (concurrency.Config).
+// A request that would exceed the bounds (concurrency.Config) is answered at once, without `held`,
+// and its transaction goes on without span locks.
 
-// holdSpans holds spans, and answers when nothing of others is left in them that may yet be
-// written.
+// holdSpans locks spans, and answers when no other transaction's lock there may still be written.
 func (p *preparation) holdSpans() {
 	e, held := p.e, false
 	e.Coordination.Locks(func(locks *concurrency.Manager, stands bool) {
 		if !stands {
-			e.Outcome = EpochOver // nothing of this has an effect
+			e.Outcome = EpochOver // nothing has an effect any more
 			return
 		}
 		held = p.acquireSpans(locks)
@@ -74,12 +72,12 @@ func (p *preparation) acquireSpans(locks *concurrency.Manager) (held bool) {
 			return false
 		}
 	}
-	// All that was written here is applied or in flight, and none of it is above.
+	// All versions written here are applied or in flight; none is above this timestamp.
 	p.at = hlc.Max(p.at, e.Coordination.Highest())
 	return true
 }
 
-// EachSpan goes through the bounds of spans.
+// EachSpan iterates over the bounds of spans.
 func EachSpan(spans []*kvpb.KeySpan) iter.Seq2[[]byte, []byte] {
 	return func(yield func(start, end []byte) bool) {
 		for _, s := range spans {
@@ -90,8 +88,8 @@ func EachSpan(spans []*kvpb.KeySpan) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// spanOnWrites is the first span lock in the way of a transaction's mutations, and the key that
-// lies in it.
+// spanOnWrites returns the first span lock in the way of a transaction's mutations, and the mutated
+// key.
 func spanOnWrites(locks *concurrency.Manager, mutations []*kvpb.Mutation,
 	own txn.ID) (*concurrency.Lock, []byte) {
 	if locks.Spans() == 0 {

@@ -15,7 +15,7 @@ var Increment = register((*kvpb.Request_Increment)(nil), Command{
 	Name:     "increment",
 	Dispatch: InQueue,
 	Body:     func(q *kvpb.Request) bool { return q.GetIncrement() != nil },
-	// It tells what is there.
+	// The answer reveals the present value.
 	Permissions: func(at request.Place, q *kvpb.Request,
 		needs []access.Permission) []access.Permission {
 		key := q.GetIncrement().GetKey()
@@ -58,7 +58,7 @@ func increment(e *Evaluation, q *kvpb.Request) error {
 		e.Duplicate(incrementResponse(&e.Result, q, own.Timestamp), own.Sequence)
 		return nil
 	}
-	e.HoldSeen(&p) // the sum tells of it
+	e.HoldSeen(&p) // the sum reveals the version before
 	sum, err := keys.AddNumber(p.Value, e.Live(c.Key, &p), c.By)
 	if err != nil {
 		refusal := request.Refuse(q, kvpb.ErrorCode_INVALID_ARGUMENT, "%v", err)

@@ -16,13 +16,13 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
-// Load writes the records of a block, as puts of all of them at one timestamp would, but those
-// whose keys have the same value already. So a load can be repeated, in the same blocks or in
-// others, and what is there costs a look.
+// Load writes the records of a block, as puts of all of them at one timestamp would, but skips keys
+// that have the same value already. So a load can be repeated, in the same blocks or in others; a
+// record that exists costs only a look-up.
 //
-// Where nothing is in the way, one seek shows it, and the block goes into the log as it came. It is
-// evaluated with no write pending, and until its entry is applied nothing else is: the records are
-// not among the pending writes, and reads of its span wait.
+// Where the span is empty, one seek shows it, and the block goes into the log as it came. A load is
+// evaluated with no write pending, and nothing else is evaluated until its entry is applied: its
+// records are not among the pending writes, and reads of its span wait.
 var Load = register((*kvpb.Request_Load)(nil), Command{
 	Name:        "load",
 	Dispatch:    InQueue,
@@ -37,26 +37,26 @@ var Load = register((*kvpb.Request_Load)(nil), Command{
 	Evaluate:     load,
 })
 
-// Loading is what is to be written of a block.
+// Loading describes the part of a block that is to be written.
 type Loading struct {
 	Block []byte
-	// Records is how many there are, Size how large their user keys and values are together, and Live
-	// how many of the keys have a value before.
+	// Records is the number of records to write, Size the size of their user keys and values
+	// together, and Live the number of their keys that have a value before.
 	Records, Live int
 	Size          uint64
-	// Present is how many records of the request are there already.
+	// Present is the number of the request's records that exist already.
 	Present int
-	// Prior is at or above the versions that its keys have.
+	// Prior is at or above all versions of its keys.
 	Prior hlc.Timestamp
-	// Lifetime is that of the records that have none of their own.
+	// Lifetime is the lifetime of records that have none of their own.
 	Lifetime keys.Lifetime
-	// Own counts the records with lifetimes of their own, of which OwnExpiring expire, the first of
-	// those at the wall time FirstExpiry; 0 if there is none.
+	// Own counts the records with a lifetime of their own. OwnExpiring of them expire, the first at
+	// the wall time FirstExpiry; 0 if none does.
 	Own, OwnExpiring int
 	FirstExpiry      int64
 }
 
-// note takes account of a record that is to be written.
+// note counts a record that is to be written.
 func (l *Loading) note(r block.Record) {
 	if r.Lifetime == keys.DefaultLifetime {
 		return
@@ -69,8 +69,8 @@ func (l *Loading) note(r block.Record) {
 	}
 }
 
-// Expiring is how many of the records expire that are written at a timestamp, and when the first of
-// them does; 0 if none of them does.
+// Expiring returns how many of the records expire if they are written at a timestamp, and when the
+// first of them does; 0 if none does.
 func (l *Loading) Expiring(ts hlc.Timestamp) (records int, first int64) {
 	records, first = l.OwnExpiring, l.FirstExpiry
 	if first != 0 {
@@ -85,7 +85,7 @@ func (l *Loading) Expiring(ts hlc.Timestamp) (records int, first int64) {
 	return records, first
 }
 
-// LifetimeOf is the lifetime of a record.
+// LifetimeOf returns the lifetime of a record.
 func (l *Loading) LifetimeOf(r block.Record) keys.Lifetime {
 	if r.Lifetime != keys.DefaultLifetime {
 		return r.Lifetime
@@ -123,7 +123,8 @@ func load(e *Evaluation, q *kvpb.Request) error {
 		e.Refuse(request.Invalid("%v", err).Response(q))
 		return nil
 	}
-	// Before anything is believed of it: the rest looks at what is in the partition's state.
+	// The block is checked before anything in it is relied on: what follows reads the partition's
+	// state.
 	l := &Loading{Block: c.Block, Lifetime: e.LifetimeOf(c.Ttl)}
 	if p := l.checkBlock(records, c); p != nil {
 		e.Refuse(p.Response(q))
@@ -151,8 +152,8 @@ func load(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// checkBlock reads a block to its end, and says what is wrong with it. Its keys are in order, so
-// that all are in the partition if the first and the last are.
+// checkBlock reads a block to its end, and validates it. Its keys are in order, so all are in the
+// partition if the first and the last are.
 func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *request.Problem {
 	last := []byte(nil)
 	for n := 0; ; n++ {
@@ -185,7 +186,7 @@ func (l *Loading) checkBlock(records *block.Reader, c *kvpb.LoadRequest) *reques
 	}
 }
 
-// holdsNothing says that there is no version of any key in a span.
+// holdsNothing reports whether a span has no version of any key.
 func holdsNothing(e *Evaluation, span keys.Span) (free bool, err error) {
 	bounds := keys.DataSpan(span)
 	i, err := e.State.NewIter(&pebble.IterOptions{LowerBound: bounds.Start, UpperBound: bounds.End})
@@ -200,8 +201,8 @@ func holdsNothing(e *Evaluation, span keys.Span) (free bool, err error) {
 	return free, i.Close()
 }
 
-// compare takes out of a block what is there already. done: an earlier attempt of the request has
-// written what was to be written, which has been said.
+// compare removes from a block the records that exist already. done is set if an earlier attempt of
+// the request has written the rest; the request is then answered.
 func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader) (done bool,
 	err error) {
 	getter, err := mvcc.NewGetter(e.State)
@@ -231,7 +232,7 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 			return false, err
 		}
 		same := l.sameAs(e, &v, found, record)
-		// What a later request has written over is not written again.
+		// A key that a later request has overwritten is not written again.
 		if found && e.Since.Less(v.Timestamp) {
 			own, mine := v, v.Request == e.Request
 			if !mine && !same {
@@ -274,10 +275,10 @@ func (l *Loading) compare(e *Evaluation, q *kvpb.Request, records *block.Reader)
 	return false, nil
 }
 
-// sameAs says that a key has the value of a record already, with its expiry. A record with a time
-// to live would expire at another moment in each load. The stored expiry is good enough while at
-// least half of the time to live is left, and no more than all of it: a load that is repeated soon
-// does not write everything anew, and a value that is about to expire is renewed.
+// sameAs reports whether a key already has a record's value and expiry. A record with a time to
+// live would expire at another moment in each load. The stored expiry is accepted while at least
+// half of the time to live is left, and no more than all of it: a load that is repeated soon does
+// not write everything anew, and a value that is about to expire is renewed.
 func (l *Loading) sameAs(e *Evaluation, v *mvcc.Version, found bool, r block.Record) bool {
 	if !isValue(*v, found) || !bytes.Equal(v.Value, r.Value) || v.ExpiredAt(e.judgedAt()) {
 		return false
@@ -302,8 +303,8 @@ func loadResponse(q *kvpb.Request, at hlc.Timestamp, l *Loading) *kvpb.Response 
 	return &kvpb.Response{Id: q.Id, Result: &kvpb.Response_Load{Load: m}}
 }
 
-// loadNeeds are Admin of the keyspace, since a load comes before the writes of others as a whole,
-// and Write.
+// loadNeeds are Admin of the keyspace, because a load takes precedence over other writes, and
+// Write.
 func loadNeeds(at request.Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 	c := q.GetLoad()
 	needs = request.NeedAll(needs, at.Keyspace, access.Admin)

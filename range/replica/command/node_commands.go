@@ -6,8 +6,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Commands that are answered outside of this package: by a node, of several of its partitions or of
-// none, or from the memory of a leader.
+// Commands that are answered outside of this package: by a node, from several of its partitions or
+// from none, or from the memory of a leader.
 
 // MultiGet reads keys of several partitions at one timestamp. Each partition that refuses counts as
 // a batch get.
@@ -20,8 +20,8 @@ var MultiGet = register((*kvpb.Request_MultiGet)(nil), Command{
 	Foreground:  always,
 })
 
-// MergeScan reads a page of several partitions, or finds a moment for reading them. Each partition
-// that refuses counts as a scan.
+// MergeScan reads a page of several partitions, or chooses a timestamp for reading them. Each
+// partition that refuses counts as a scan.
 var MergeScan = register((*kvpb.Request_MergeScan)(nil), Command{
 	Name:        "merge_scan",
 	Dispatch:    ByNode,
@@ -31,13 +31,28 @@ var MergeScan = register((*kvpb.Request_MergeScan)(nil), Command{
 	Foreground:  always,
 })
 
-// Now tells the time of the node. It needs no contents.
+// Now returns the time of the node. It needs no contents.
 var Now = register((*kvpb.Request_Now)(nil), Command{
 	Name:        "now",
 	Dispatch:    ByNode,
 	Body:        always,
 	Open:        true,
 	Permissions: request.NoNeeds,
+})
+
+// SlowRequests returns the requests that a node remembers as slow. It reveals keys of all clients,
+// so it needs the right to administer each keyspace that it names.
+var SlowRequests = register((*kvpb.Request_SlowRequests)(nil), Command{
+	Name:     "slow_requests",
+	Dispatch: ByNode,
+	Body:     func(q *kvpb.Request) bool { return q.GetSlowRequests() != nil },
+	Permissions: func(_ request.Place, q *kvpb.Request,
+		needs []access.Permission) []access.Permission {
+		for _, id := range q.GetSlowRequests().GetKeyspaces() {
+			needs = request.NeedAll(needs, id, access.Admin)
+		}
+		return needs
+	},
 })
 
 func multiGetNeeds(at request.Place, q *kvpb.Request,
@@ -54,7 +69,7 @@ func mergeScanNeeds(at request.Place, q *kvpb.Request,
 	c := q.GetMergeScan()
 	last := uint64(0)
 	for i, p := range c.GetPartitions() {
-		// All are of one keyspace, or it is refused.
+		// All keys are of one keyspace, or the request is refused.
 		keyspace := at.Finder.KeyspaceOf(p.GetPartition())
 		if i == 0 || keyspace != last {
 			needs = request.NeedSpan(needs, keyspace, access.Read, c.GetStart(), c.GetEnd())
@@ -64,13 +79,13 @@ func mergeScanNeeds(at request.Place, q *kvpb.Request,
 	return needs
 }
 
-// InspectTransactions shows the transactions that have locks in a partition. What it says is for
-// people, so nothing is proved.
+// InspectTransactions returns the transactions that have locks in a partition. The answer is for
+// people, so leadership is not proved.
 var InspectTransactions = register((*kvpb.Request_InspectTransactions)(nil), Command{
 	Name:     "inspect_transactions",
 	Dispatch: InMemory,
 	Body:     func(q *kvpb.Request) bool { return q.GetInspectTransactions() != nil },
-	// It tells keys, ids and addresses of all clients.
+	// The answer reveals keys, ids and addresses of all clients.
 	Permissions: func(at request.Place, _ *kvpb.Request,
 		needs []access.Permission) []access.Permission {
 		return request.NeedAll(needs, at.Keyspace, access.Admin)

@@ -11,43 +11,43 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A transaction that lies in one partition commits in one entry: its reads are validated as of now,
-// by the leader, which decides the order of the partition's writes, and its writes become versions
-// without having been locks.
+// A transaction within one partition commits in one entry. The leader, which decides the order of
+// the partition's writes, validates the reads as of now, and the writes become versions without
+// having been locks.
 //
 // INVARIANT: the versions become pending writes, and the reads enter the timestamp cache, under one
-// hold of the replica's lock, both at the commit timestamp. What comes later is above, in the order
-// of the log and by its timestamp.
+// hold of the replica's lock, both at the commit timestamp. Every later write is above, in the
+// order of the log and by its timestamp.
 //
 // The versions carry the request's id, so a retry is recognised as that of a batch is: by its first
 // key (replayed.go).
 //
-// A lock that the transaction has taken early goes in the same entry. It may have been taken away
-// meanwhile, by an older transaction: then there is a record here that says so, for a transaction's
-// first lock is its anchor. If there is a record, it is told of the commit.
+// A lock that the transaction has taken early is released in the same entry. An older transaction
+// may have taken it away meanwhile: then a record here says so, because a transaction's first lock
+// is its anchor. If there is a record, the commit is written into it.
 
-// OnePhase is what a one-phase commit is besides the versions that it writes.
+// OnePhase describes a one-phase commit besides its versions.
 type OnePhase struct {
 	Of    txn.Info
 	Reads *kvpb.ReadSet
-	// Floor is what the commit timestamp must not be below.
+	// Floor is the lowest possible commit timestamp.
 	Floor hlc.Timestamp
-	// Held are the transaction's own locks that go.
+	// Held lists the transaction's own locks, which end with the commit.
 	Held []*concurrency.Lock
-	// Stored are the keys of those that are in the engine. The locks themselves are not to be
-	// looked at without the replica's lock: they change when the epoch ends.
+	// Stored lists the keys of those locks that are in the engine. The locks themselves must not be
+	// read without the replica's lock: they change when the epoch ends.
 	Stored []string
-	// Unheld: it is to end a lock that the transaction does not have. The request for that may wait
-	// yet.
+	// Unheld is set if the commit is to end a lock that the transaction does not have. The request
+	// for that lock may still wait.
 	Unheld bool
-	// Wait: with commit wait.
+	// Wait is set for commit wait.
 	Wait bool
 	// Record is the transaction's; nil if it has none.
 	Record *txn.Record
 }
 
-// evaluateOnePhase commits a transaction. What is validated here stays so until the versions are
-// pending: writes are evaluated one after the other.
+// evaluateOnePhase commits a transaction. What is validated here stays valid until the versions are
+// pending, because writes are evaluated one after the other.
 func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 	c, of := q.GetPrepare(), e.Transaction.Info
 	reads := c.GetOnePhase().GetReads()
@@ -64,8 +64,8 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 	}
 	o := &OnePhase{Of: of, Reads: reads, Wait: e.CommitWait,
 		Floor: hlc.Max(wire.FromTimestamp(c.GetAtLeast()), at.Next())}
-	// Before the locks: what was aborted has nothing to wait for, and would wait for the older
-	// transaction that took its lock away.
+	// The record comes before the locks: an aborted transaction must not wait, since it would wait
+	// for the older transaction that took its lock away.
 	record, sequence, err := e.recordOf(of)
 	if err != nil {
 		return err
@@ -83,19 +83,20 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 		o.Record, o.Floor = record, hlc.Max(o.Floor, record.Timestamp.Next())
 	}
 	if l := reads.GetLeadership(); l != nil && !e.Coordination.IsLeadership(l) {
-		// As with any conflict: a leader that ends all attempts of the request by it proves that it
-		// leads.
+		// As with any conflict, a leader whose answer ends all attempts of the request proves that
+		// it leads.
 		e.Answer(e.leaderChanged(q, reads), 0)
 		return nil
 	}
 	if refusal := e.expired(q, &of); refusal != nil {
-		// After it was made sure that no attempt of the request has committed: a client that is
-		// told that it was aborted takes it for final.
+		// This comes after it is certain that no attempt of the request has committed: a client
+		// that is told of an abort takes it for final.
 		e.NothingDone(refusal, 0)
 		return nil
 	}
 	if e.Waited {
-		// It is about to wait for the next lock. What it has read may have been written meanwhile.
+		// The transaction is about to wait for another lock, and what it has read may have been
+		// written meanwhile.
 		if good, err := e.readsStand(q, reads, at); !good || err != nil {
 			return err
 		}
@@ -116,22 +117,22 @@ func evaluateOnePhase(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// readsStand says whether what was read is good still; otherwise it has answered.
+// readsStand reports whether the reads are still valid; otherwise it has answered.
 func (e *Evaluation) readsStand(q *kvpb.Request, reads *kvpb.ReadSet,
 	at hlc.Timestamp) (bool, error) {
 	refusal, err := e.validateReads(q, reads, at)
 	if refusal != nil {
-		// A conflict that turns out to be none, because what is pending is never applied, costs
-		// another attempt of the transaction, and nothing else. But it says that no attempt of this
-		// request takes effect, nor has: none that waits may, and no other replica may lead, and
-		// have committed one that is not seen here.
+		// If the conflicting pending write is never applied, there was no conflict, and the
+		// transaction has made another attempt for nothing. But the answer says that no attempt of
+		// this request has an effect or had one: no attempt that waits may take effect, and no
+		// other replica may lead and have committed one that is not seen here.
 		e.NothingDone(refusal, 0)
 	}
 	return refusal == nil, err
 }
 
-// onePhaseFree says that no lock is in the way; otherwise the write waits, or is refused. What it
-// reads may not be locked either: such a transaction might yet commit below.
+// onePhaseFree reports that no lock is in the way; otherwise the write waits, or is refused. Keys
+// that were read must not be locked either: the other transaction might still commit below.
 func (e *Evaluation) onePhaseFree(q *kvpb.Request, o *OnePhase) (free bool) {
 	e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
 		free = !held || locks.Empty() || e.onePhaseFreeAmong(locks, q, o)
@@ -151,7 +152,8 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 		switch {
 		case l == nil:
 		case l.Transaction.ID != id:
-			// Also if the key was read: should the other one be aborted, this one commits.
+			// This also applies if the key was read: if the other transaction is aborted, this one
+			// commits.
 			e.Wait(l, l.Key, concurrency.UntilGone)
 			return false
 		case l.InFlight():
@@ -189,7 +191,8 @@ func (e *Evaluation) onePhaseFreeAmong(locks *concurrency.Manager, q *kvpb.Reque
 	return true
 }
 
-// lockOnReads is another transaction's lock of something that was read, and that may be written.
+// lockOnReads returns another transaction's lock on something that was read, if that lock may
+// become a write.
 func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.Lock) {
 	inTheWay := func(l *concurrency.Lock) bool {
 		return l != nil && l.Transaction.ID != o.Of.ID && l.Blocks(hlc.MaxTimestamp)
@@ -214,8 +217,8 @@ func (o *OnePhase) lockOnReads(locks *concurrency.Manager) (found *concurrency.L
 	return nil
 }
 
-// onePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. The
-// versions carry the request's id, so the first key that is written tells, as that of a batch does.
+// onePhaseDuplicate looks for the version that an earlier attempt of a one-phase commit wrote. All
+// its versions carry the request's id, so the first key that is written decides, as with a batch.
 func (e *Evaluation) onePhaseDuplicate(c *kvpb.PrepareRequest) (Replayed, error) {
 	for _, m := range c.GetMutations() {
 		if !writesVersion(m) {
@@ -255,8 +258,8 @@ func (e *Evaluation) onePhaseOps(c *kvpb.PrepareRequest) error {
 	return nil
 }
 
-// validateReads says why the reads are not good any more; nil if they are. Spans are looked for in
-// the applied state alone: with them, no write is pending (Command.Alone).
+// validateReads returns a refusal if the reads are not valid any more, or nil. Spans are checked in
+// the applied state alone: with spans, no write is pending (Command.Alone).
 func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 	at hlc.Timestamp) (*kvpb.Response, error) {
 	if len(reads.GetKeys())+len(reads.GetSpans()) == 0 {
@@ -289,8 +292,8 @@ func (e *Evaluation) validateReads(q *kvpb.Request, reads *kvpb.ReadSet,
 	return nil, nil
 }
 
-// expiresSince says that what was read of a key at a timestamp has expired by the time of the
-// commit.
+// expiresSince reports whether a key's value that was read at a timestamp expires by the time of
+// the commit.
 func (e *Evaluation) expiresSince(p *Prior, at hlc.Timestamp) bool {
 	switch {
 	case !p.HasValue() || p.Expires == 0 || p.ExpiredAt(at):

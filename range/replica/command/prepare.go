@@ -42,8 +42,8 @@ var Prepare = register((*kvpb.Request_Prepare)(nil), Command{
 // evaluatePrepare acquires a transaction's locks, all of them or none.
 //
 // A retry finds the locks of the first attempt by their request id. (If the transaction is over by
-// then, and they are gone, it acquires them again. They are prepared above the commit timestamp
-// then, because the versions are there, and so are recognised as late.)
+// then, and its locks are gone, the retry acquires them again. They are prepared above the commit
+// timestamp then, because the versions exist, and are recognised as late by that.)
 func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 	c, of := q.GetPrepare(), e.Transaction.Info
 	atLeast := wire.FromTimestamp(c.GetAtLeast())
@@ -72,8 +72,9 @@ func evaluatePrepare(e *Evaluation, q *kvpb.Request) error {
 	return p.acquire()
 }
 
-// refusedAnchor refuses a request of a transaction whose id another one has here, with another
-// anchor: whose a lock is, others are told by id. (Only a merge brings two such together.)
+// refusedAnchor refuses a request of a transaction if another transaction with the same id, but
+// another anchor, has locks here: clients tell the owner of a lock by its id. (Only a merge can
+// bring two such together.)
 func (e *Evaluation) refusedAnchor(q *kvpb.Request, of *txn.Info) (refused bool) {
 	e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		locks.EachNamed(of.ID, func(x *concurrency.Transaction) {
@@ -94,28 +95,29 @@ type preparation struct {
 	q  *kvpb.Request
 	c  *kvpb.PrepareRequest
 	of txn.Info
-	// at is the prepared timestamp, as far as it is known.
+	// at is the lowest possible prepared timestamp found so far.
 	at hlc.Timestamp
-	// kept are keys whose lock this request has acquired before, or a later one of the transaction:
-	// this one is late, and leaves them alone.
+	// kept holds keys whose lock an earlier evaluation of this request, or a later request of the
+	// transaction, has acquired. In the latter case this request is late. Kept locks are not
+	// changed.
 	kept map[string]struct{}
-	// expires: a key that was compared may expire before the commit.
+	// expires is set if a key that was compared may expire before the commit.
 	expires bool
 }
 
-// Acquisition is the locks that a Prepare acquires.
+// Acquisition describes the locks that a Prepare acquires.
 type Acquisition struct {
 	Mutations []*kvpb.Mutation
 	// Volatile locks are in the leader's memory only.
 	Volatile bool
-	// At is what the prepared timestamp has to be at or above.
+	// At is the lowest possible prepared timestamp.
 	At hlc.Timestamp
 	// Kept are keys whose lock stays as it is.
 	Kept map[string]struct{}
 }
 
-// acquire says which locks are acquired, and above what, unless an earlier attempt has done it or
-// what was read has changed.
+// acquire decides which locks are acquired, and at which timestamp at least, unless an earlier
+// attempt has done so or something that was read has changed.
 func (p *preparation) acquire() error {
 	e, q, c := p.e, p.q, p.c
 	if c.GetCommitWait() || e.CommitWait && slices.ContainsFunc(c.GetMutations(), writesVersion) {
@@ -161,7 +163,8 @@ func (p *preparation) acquire() error {
 	return nil
 }
 
-// free says that no lock is in the way of the mutations; otherwise the write waits, or is answered.
+// free reports that no lock is in the way of the mutations; otherwise the write waits, or is
+// answered.
 func (p *preparation) free() (free bool) {
 	p.e.Coordination.Locks(func(locks *concurrency.Manager, held bool) {
 		full := locks.Full(len(p.c.GetMutations()))
@@ -170,7 +173,7 @@ func (p *preparation) free() (free bool) {
 	return free
 }
 
-// freeAmong looks at the locks. full: there is no room for the request's.
+// freeAmong checks the locks. full is set if there is no room for the request's locks.
 func (p *preparation) freeAmong(locks *concurrency.Manager, full bool) bool {
 	e, id := p.e, p.of.ID
 	for _, m := range p.c.GetMutations() {
@@ -201,8 +204,8 @@ func (p *preparation) freeAmong(locks *concurrency.Manager, full bool) bool {
 	return true
 }
 
-// duplicate says that an earlier attempt has done all of it; then the prepared timestamp is what
-// that was told. No lock of the keys is in flight.
+// duplicate reports whether an earlier attempt has acquired all locks; the prepared timestamp is
+// then that of the earlier attempt's answer. No lock of the keys is in flight.
 func (p *preparation) duplicate() (all bool) {
 	mutations := p.c.GetMutations()
 	var prepared hlc.Timestamp
@@ -211,10 +214,10 @@ func (p *preparation) duplicate() (all bool) {
 		for _, m := range mutations {
 			l := locks.Get(request.Text(m.Key))
 			own := l != nil && l.Transaction.ID == p.of.ID && l.Applied != nil
-			// The requests of a transaction are numbered in their order, whichever of its connections a
-			// client sends them by. A lock that an earlier attempt has acquired stays as it is, even if
-			// others of that attempt are gone: the transaction may have committed at the timestamp of
-			// its answer, and be half resolved.
+			// The requests of a transaction are numbered in their order, whichever of its
+			// connections a client uses. A lock that an earlier attempt has acquired stays as it
+			// is, even if others of that attempt are gone: the transaction may have committed at
+			// the timestamp of its answer, and be half resolved.
 			late := own && (l.Applied.Request.Sequence > p.q.Sequence ||
 				l.Applied.Request == p.e.Request)
 			if late {
@@ -246,14 +249,14 @@ func (p *preparation) response(at hlc.Timestamp, values []*kvpb.GetResponse) *kv
 	low := p.c.GetLowPriority()
 	return &kvpb.Response{Id: p.q.Id, Result: &kvpb.Response_Prepare{
 		Prepare: &kvpb.PrepareResponse{Prepared: wire.ToTimestamp(at), Values: values,
-			// The leader that acquired the kept locks may have been of a version that does not compare.
-			// And when it will commit is not known yet.
+			// Compared must not be set for kept locks: a leader of a version that does not compare
+			// may have acquired them. Nor with expires, because the commit time is not known yet.
 			Compared: p.c.GetReadAt() != nil && len(p.kept) == 0 && !p.expires,
 			Busy:     low && p.e.Coordination.Busy(),
 			Wanted:   low && p.wanted()}}}
 }
 
-// wanted says whether something waits for the transaction's locks here that should not.
+// wanted reports whether an older transaction waits here for the transaction's locks.
 func (p *preparation) wanted() (wanted bool) {
 	p.e.Coordination.Locks(func(locks *concurrency.Manager, _ bool) {
 		x := locks.Transaction(&p.of)
@@ -262,7 +265,7 @@ func (p *preparation) wanted() (wanted bool) {
 	return wanted
 }
 
-// refusedStart refuses a transaction whose outcome may have been forgotten.
+// refusedStart refuses a transaction so old that its outcome may have been forgotten.
 func (e *Evaluation) refusedStart(q *kvpb.Request, of txn.Info) bool {
 	threshold := e.Coordination.Threshold()
 	if !of.Started.Less(threshold) {
@@ -274,9 +277,8 @@ func (e *Evaluation) refusedStart(q *kvpb.Request, of txn.Info) bool {
 	return true
 }
 
-// expired refuses a request that takes locks, or commits in one phase, by the age of its
-// transaction; nil if it may go on. What was let in and waits for a lock is not looked at again:
-// its record is.
+// expired refuses a request that takes locks, or commits in one phase, if its transaction is too
+// old; nil if it may go on. A request that waited for a lock is not checked again: its record is.
 func (e *Evaluation) expired(q *kvpb.Request, of *txn.Info) *kvpb.Response {
 	if e.Waited {
 		return nil
@@ -307,21 +309,21 @@ func (e *Evaluation) refusedAborted(q *kvpb.Request) (bool, error) {
 	return true, nil
 }
 
-// AbortedBy says that a transaction was aborted, as its record says.
+// AbortedBy returns the error that a transaction was aborted, with the reason in its record.
 func AbortedBy(of txn.Info, record *txn.Record) *kvpb.Error {
 	d := txn.DecideEnd(record, &txn.End{Transaction: of, Commit: true}, txn.Present{})
 	return d.Refused.Proto()
 }
 
-// writesVersion says that a mutation is a write, and so of a transaction that commits.
+// writesVersion reports whether a mutation is a write, so that its transaction commits a version.
 func writesVersion(m *kvpb.Mutation) bool {
 	return m.Kind == kvpb.Mutation_PUT || m.Kind == kvpb.Mutation_DELETE
 }
 
-// preparedAbove is what the prepared timestamp has to be above: ts, or more because of what is
-// written. Or changed is a key that was written since the transaction has read it, or has expired.
-// kept are keys whose lock stays as it is; they are not compared. expires: a key that was compared
-// may expire before the commit.
+// preparedAbove returns the timestamp that the prepared timestamp must be above: ts, or more
+// because of versions that exist. Or it returns in changed a key that was written, or has expired,
+// since the transaction read it. kept are keys whose lock stays as it is; they are not compared.
+// expires is set if a key that was compared may expire before the commit.
 func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struct{},
 	ts hlc.Timestamp) (above hlc.Timestamp, changed []byte, expires bool, err error) {
 	readAt := wire.FromTimestamp(c.GetReadAt())
@@ -348,8 +350,9 @@ func (e *Evaluation) preparedAbove(c *kvpb.PrepareRequest, kept map[string]struc
 	return ts, nil, expires, nil
 }
 
-// preparedValues reads the keys as they are, and says what the prepared timestamp has to be above.
-// If the values are more than an answer may have, there is a problem, and nothing else.
+// preparedValues reads the present values of keys, and returns the timestamp that the prepared
+// timestamp must be above. If the values exceed what an answer may hold, it returns a problem, and
+// nothing else.
 func (e *Evaluation) preparedValues(mutations []*kvpb.Mutation, ts hlc.Timestamp) (
 	values []*kvpb.GetResponse, above hlc.Timestamp, problem *request.Problem, err error) {
 	size := 0

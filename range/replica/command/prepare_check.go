@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// prepareFootprint is what is written, and what is read in the same step.
+// prepareFootprint covers the written keys, and those read in the same step.
 func prepareFootprint(q *kvpb.Request) (f request.Footprint) {
 	c := q.GetPrepare()
 	reads := c.GetOnePhase().GetReads()
@@ -85,8 +85,9 @@ func checkPrepare(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *reques
 	return w, nil
 }
 
-// checkNamed says whether a transaction names the place of its record. No keyspace has the id 0; a
-// resolution with that id is of whichever transaction has its id, so none may have locks by it.
+// checkNamed checks that a transaction names the place of its record. No keyspace has the id 0. A
+// resolution with keyspace 0 applies to any transaction with that id, so no transaction may have
+// locks with it.
 func checkNamed(of txn.Info) *request.Problem {
 	if of.Keyspace == 0 {
 		return request.Invalid(
@@ -122,7 +123,7 @@ func checkMutation(d *clusterpb.Partition, m *kvpb.Mutation,
 	return nil
 }
 
-// checkVolatile says what is wrong with a Prepare of volatile locks by itself.
+// checkVolatile validates a Prepare of volatile locks on its own.
 func checkVolatile(c *kvpb.PrepareRequest) *request.Problem {
 	if c.GetVolatile() && (!c.GetReturnValues() || c.GetOnePhase() != nil) {
 		return request.Invalid(
@@ -131,7 +132,7 @@ func checkVolatile(c *kvpb.PrepareRequest) *request.Problem {
 	return nil
 }
 
-// checkHoldSpans says what is wrong with the spans that a Prepare is to hold by itself.
+// checkHoldSpans validates the spans that a Prepare is to lock.
 func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *request.Problem {
 	switch n := len(c.GetHoldSpans()); {
 	case n == 0:
@@ -154,7 +155,7 @@ func checkHoldSpans(d *clusterpb.Partition, c *kvpb.PrepareRequest) *request.Pro
 	return nil
 }
 
-// checkReadMutations says what is wrong with what a Prepare says about reads by itself.
+// checkReadMutations validates the reads in a Prepare on their own.
 func checkReadMutations(c *kvpb.PrepareRequest) *request.Problem {
 	at, l := wire.FromTimestamp(c.GetReadAt()), c.GetLeadership()
 	if l != nil && (at.IsZero() || l.Term == 0) {
@@ -181,8 +182,8 @@ func checkReadMutations(c *kvpb.PrepareRequest) *request.Problem {
 	return nil
 }
 
-// checkAnchor says whether this partition can coordinate a transaction. (In a hash keyspace it
-// takes the hash for granted.)
+// checkAnchor checks that this partition can coordinate a transaction. (In a hash keyspace it does
+// not check the hash.)
 func checkAnchor(d *clusterpb.Partition, of txn.Info) *request.Problem {
 	if own := keys.KeyspaceID(d.GetKeyspace()); of.Keyspace != own {
 		return request.Invalid(
@@ -192,8 +193,8 @@ func checkAnchor(d *clusterpb.Partition, of txn.Info) *request.Problem {
 	return request.CheckKey(d, of.Anchor)
 }
 
-// prepareNeeds are Write for what is locked, and Read for what the answer tells of. To hold a span
-// is to keep others from writing there.
+// prepareNeeds are Write for locked keys, and Read for keys that the answer reveals. Locking a span
+// keeps others from writing there, and needs Write.
 func prepareNeeds(at request.Place, q *kvpb.Request,
 	needs []access.Permission) []access.Permission {
 	c := q.GetPrepare()

@@ -10,24 +10,26 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A Prepare says which of its keys the transaction has read, and when. They are compared as it is
-// evaluated. If one was written since, the transaction has to run again, and hears so before it has
-// a lock that others would wait for. The same if another transaction has locked one: when that lock
-// is gone, the key will have been written, so it would wait for nothing. What is the same stays so
-// for as long as the lock stands, and needs no refresh.
+// A Prepare says which of its keys the transaction has read, and when. Evaluation compares them. If
+// a key was written since, the transaction must run again, and learns so before it has a lock for
+// which others would wait. The same holds if another transaction has locked a key: when that lock
+// is gone, the key will have been written, so waiting would be useless. A key that is unchanged
+// stays so for as long as the lock stands, and needs no refresh.
 //
-// An attempt of the request that comes late may acquire locks after another one was answered with a
-// conflict. They are those of a transaction that is aborted.
+// A late attempt of the request may acquire locks after another attempt was answered with a
+// conflict. Those locks belong to a transaction that is aborted.
 
-// readInVain says that a key that a transaction has read is about to be written by another one. An
-// earlier attempt of the same transaction writes nothing any more.
+// readInVain reports whether another transaction is about to write a key that a transaction has
+// read. A lock of an earlier attempt of the same transaction does not count: it is not written any
+// more.
 func readInVain(m *kvpb.Mutation, l *concurrency.Lock, of txn.ID) bool {
 	other := l.Transaction
 	return m.Read && other.Known.State != kvpb.TransactionState_ABORTED &&
 		!of.SameTransaction(other.ID)
 }
 
-// LockedSinceRead is the answer to a write that another transaction's lock makes vain.
+// LockedSinceRead is the answer to a write whose transaction must run again because of another
+// transaction's lock.
 func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
 	other txn.ID) *kvpb.Response {
 	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
@@ -37,8 +39,8 @@ func LockedSinceRead(partition keys.PartitionID, q *kvpb.Request, key []byte,
 	return response
 }
 
-// readsGood says whether what is to be compared by itself, before any key, is good; otherwise it
-// has answered.
+// readsGood checks the reads that do not belong to a mutation; if they are not valid any more it
+// has answered, and returns false.
 func (p *preparation) readsGood() bool {
 	e, at := p.e, wire.FromTimestamp(p.c.GetReadAt())
 	if at.IsZero() {
@@ -64,14 +66,15 @@ func firstRead(c *kvpb.PrepareRequest) *kvpb.ReadSet {
 	return nil
 }
 
-// Conflict says that what a transaction read has changed, and counts it.
+// Conflict makes the answer that something which a transaction read has changed, and counts the
+// conflict.
 func (e *Evaluation) Conflict(q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
 	e.Coordination.Count(Conflict)
 	return Changed(e.Descriptor, q, key, at)
 }
 
-// readsTooOld refuses reads of a moment from which not everything is kept any more: a tombstone may
-// have been collected with all that it hid.
+// readsTooOld refuses reads at a timestamp below the garbage collection threshold: a tombstone may
+// have been collected together with the versions that it hid.
 func (e *Evaluation) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Response {
 	threshold := e.Coordination.Threshold()
 	if !at.Less(threshold) {
@@ -82,8 +85,8 @@ func (e *Evaluation) readsTooOld(q *kvpb.Request, at hlc.Timestamp) *kvpb.Respon
 		e.ID(), at, threshold), at, threshold)
 }
 
-// leaderChanged says that what was read under volatile locks may never have been there, and counts
-// it.
+// leaderChanged makes the answer that reads under volatile locks are not valid any more because the
+// leadership has changed, and counts it.
 func (e *Evaluation) leaderChanged(q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
 	e.Coordination.Count(Conflict)
 	return LeaderChanged(e.Descriptor, q, reads)

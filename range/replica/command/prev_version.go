@@ -5,19 +5,19 @@ import (
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 )
 
-// Prior is the newest version of a key, as an evaluation sees it.
+// Prior is the newest version of a key as an evaluation sees it.
 type Prior struct {
 	mvcc.Version
 	Found bool
-	// Sequence is of the pending entry that carries it; 0 if it is in the engine.
+	// Sequence is that of the pending entry that carries it; 0 if it is in the engine.
 	Sequence uint64
 }
 
-// HasValue says that the key has a value, expired or not. Whether it is there to be read says
-// Evaluation.Live.
+// HasValue reports whether the key has a value, expired or not. Evaluation.Live says whether it can
+// be read.
 func (p *Prior) HasValue() bool { return p.Found && p.Kind == mvcc.KindValue }
 
-// InternalKey is the internal key of a user key. It is valid until the next call.
+// InternalKey returns the internal key of a user key. It is valid until the next call.
 func (e *Evaluation) InternalKey(userKey []byte) []byte {
 	e.key = keys.AppendInternalKey(e.key[:0], e.Descriptor, userKey)
 	return e.key
@@ -37,9 +37,9 @@ func (e *Evaluation) Prior(userKey []byte) (Prior, error) {
 	return Prior{Version: v, Found: found}, err
 }
 
-// PriorOfBlind is Prior for a write that does not ask what was there: the value is not looked up if
-// it is known without that when the key was written last, and that this was not by the request
-// itself. Nor is the expiry.
+// PriorOfBlind is Prior for a write that does not depend on the value before. The version's value
+// and expiry are not read if memory shows when the key was last written, and that the request
+// itself did not write it.
 func (e *Evaluation) PriorOfBlind(userKey []byte) (Prior, error) {
 	if v, _, ok := e.Pending.Recent(userKey, e.Since); ok {
 		return Prior{Version: v, Found: true}, nil
@@ -47,7 +47,7 @@ func (e *Evaluation) PriorOfBlind(userKey []byte) (Prior, error) {
 	return e.Prior(userKey)
 }
 
-// PriorWithoutValue is Prior for a write that asks only whether there was a value.
+// PriorWithoutValue is Prior for a write that needs to know only whether there was a value.
 func (e *Evaluation) PriorWithoutValue(userKey []byte) (Prior, error) {
 	if v, expires, ok := e.Pending.Recent(userKey, e.Since); ok && !expires {
 		return Prior{Version: v, Found: true}, nil
@@ -55,8 +55,8 @@ func (e *Evaluation) PriorWithoutValue(userKey []byte) (Prior, error) {
 	return e.Prior(userKey)
 }
 
-// see makes the getter see at least what was applied at the index. What was removed from the
-// pending writes later raised the index.
+// see makes the getter see at least everything up to an applied index. A write that leaves the
+// pending writes later raises that index.
 func (e *Evaluation) see(applied uint64) error {
 	if e.getter != nil && e.index == applied {
 		return nil

@@ -19,7 +19,7 @@ var Put = register((*kvpb.Request_Put)(nil), Command{
 	},
 	Footprint:  func(q *kvpb.Request) request.Footprint { return request.Point(q.GetPut().Key) },
 	Foreground: always,
-	// It writes, unless no disk has room for it.
+	// A put always writes, except when no disk has room for it.
 	MayDoNothing: always,
 	CheckWrite: func(d *clusterpb.Partition, q *kvpb.Request) (Writing, *request.Problem) {
 		c := q.GetPut()

@@ -16,11 +16,11 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// Refresh validates what a transaction has read at a later timestamp. It is a read at that
-// timestamp, of everything that the transaction read: it goes through the timestamp cache, so that
-// nothing is written at or below any more, and waits like any other read for pending writes and for
-// other transactions' locks. What it reads is whether there is any version, or any expiry of what
-// was read, between the two timestamps.
+// Refresh validates a transaction's reads at a later timestamp. It is itself a read at that
+// timestamp, of everything that the transaction read: it enters the timestamp cache, so that
+// nothing is written at or below its timestamp any more, and waits like any other read for pending
+// writes and for other transactions' locks. It checks whether there is any version, or any expiry
+// of a value that was read, between the two timestamps.
 var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Name:          "refresh",
 	Dispatch:      AtTimestamp,
@@ -39,12 +39,12 @@ var Refresh = register((*kvpb.Request_Refresh)(nil), Command{
 	Read:      refresh,
 })
 
-// Refreshing is what a refresh says of its transaction.
+// Refreshing holds the parameters of a refresh.
 type Refreshing struct {
 	Transaction txn.ID
-	// Begun is its age.
+	// Begun is the start of the transaction.
 	Begun hlc.Timestamp
-	// Yield: it gives way to older transactions.
+	// Yield is set if the refresh gives way to older transactions.
 	Yield bool
 }
 
@@ -63,7 +63,7 @@ func checkRefresh(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *reques
 	return r, p
 }
 
-// checkReadSet looks at what a transaction says it has read.
+// checkReadSet validates the reads of a transaction.
 func checkReadSet(d *clusterpb.Partition, s *kvpb.ReadSet) (size int, p *request.Problem) {
 	if n := len(s.GetKeys()) + len(s.GetSpans()); n > request.MaxReadSet {
 		return 0, request.Invalid("a read set has at most %d keys and spans, this one has %d",
@@ -120,7 +120,7 @@ func refresh(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 		nil
 }
 
-// changedSince finds a user key of the read set with a version above at, up to the view's
+// changedSince returns a user key of the read set with a version above at, up to the view's
 // timestamp, or with a value that expires in between.
 func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, error) {
 	if len(reads.GetKeys()) > 0 {
@@ -157,9 +157,9 @@ func (v *View) changedSince(reads *kvpb.ReadSet, at hlc.Timestamp) ([]byte, erro
 	return nil, nil
 }
 
-// changedInSpan finds an internal key with a version above at, or a value that expires after at, up
-// to limits; nil if there is none. expires is then the first expiry of what is there at at; 0 if
-// there is none.
+// changedInSpan returns an internal key with a version above at, or a value that expires after at,
+// up to limits; nil if there is none. expires is then the first expiry of the values that are live
+// at at; 0 if none expires.
 func changedInSpan(r engine.Reader, known *vacant.Memory, span keys.Span, at hlc.Timestamp,
 	to mvcc.Limits) (key []byte, expires int64, err error) {
 	if span.Empty() {
@@ -174,7 +174,7 @@ func changedInSpan(r engine.Reader, known *vacant.Memory, span keys.Span, at hlc
 	return nil, result.Expires, err
 }
 
-// Changed says that what a transaction read has changed.
+// Changed is the answer that something which a transaction read has changed.
 func Changed(d *clusterpb.Partition, q *kvpb.Request, key []byte, at hlc.Timestamp) *kvpb.Response {
 	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: key %s has changed since it was read at %s; run the transaction again",
@@ -183,7 +183,8 @@ func Changed(d *clusterpb.Partition, q *kvpb.Request, key []byte, at hlc.Timesta
 	return response
 }
 
-// LeaderChanged says that what was read under volatile locks may never have been there.
+// LeaderChanged is the answer that reads under volatile locks are not valid any more because the
+// leadership has changed.
 func LeaderChanged(d *clusterpb.Partition, q *kvpb.Request, reads *kvpb.ReadSet) *kvpb.Response {
 	response := request.Refuse(q, kvpb.ErrorCode_TRANSACTION_CONFLICT,
 		"partition %s: the leader changed since keys were read under a lock; run the transaction again",

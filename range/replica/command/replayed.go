@@ -16,38 +16,39 @@ import (
 // look-up that every write makes anyway decides.
 //
 // Versions that overwrote each other at or below the garbage collection threshold may be gone, and
-// the record with them. A session older than the threshold is therefore refused. A session of zero
-// is a client's that has seen nothing yet; all versions above the threshold are looked through for
-// it, which is complete unless its request is older than the collection window. (Clients avoid that
-// by asking for Now first.)
+// the record with them. A session older than the threshold is therefore refused. A session
+// timestamp of zero belongs to a client that has seen nothing yet; all versions above the threshold
+// are looked through for it, which is complete unless its request is older than the collection
+// window. (Clients avoid that by asking for Now first.)
 //
-// An attempt that is late, and comes when a later one has been answered, meets the other rules: the
-// term it names is over, or it finds the version; or the stream that it came on was fenced before
-// it was read (Hello.stream). One that was read before, and has waited for a lock since, finds no
-// version if the later one was answered that there was nothing to do: that one has ended it. In the
-// queue the earlier one comes first, and what it has pending is found there.
+// An attempt that arrives after a later one was answered is stopped by other rules: the term that
+// it names is over, or it finds the version, or its stream was fenced before it was read
+// (Hello.stream). An attempt that was read earlier, and has waited for a lock since, finds no
+// version if the later attempt was answered that there was nothing to do; but that answer has ended
+// the waiting attempt. In the queue the earlier attempt comes first, and the later one finds its
+// pending writes.
 
 // Replayed is the version that an earlier attempt of a request wrote.
 type Replayed struct {
 	Found     bool
 	Timestamp hlc.Timestamp
-	// Sequence is of the pending entry that carries it; 0 if it is applied.
+	// Sequence is that of the pending entry that carries it; 0 if it is applied.
 	Sequence uint64
-	// CommitWait: it was written with commit wait.
+	// CommitWait is set if it was written with commit wait.
 	CommitWait bool
-	// Value is its value. It is valid until the next look-up.
+	// Value is the version's value. It is valid until the next look-up.
 	Value []byte
-	// BeforeKnown says that WasLive is whether the version before it was a value that had not
-	// expired; it was pending too.
+	// BeforeKnown is set if the version before it was pending too. WasLive then says whether that
+	// version was a value that had not expired.
 	BeforeKnown, WasLive bool
-	// Before is the timestamp of the version before it, if that has commit wait and was pending
-	// too.
+	// Before is the timestamp of the version before, if that version has commit wait and was
+	// pending too.
 	Before hlc.Timestamp
 }
 
-// Replayed looks for a version of the key that the request wrote itself, and has the answer wait if
-// that one has commit wait. p is the key's newest version; its value is valid for longer
-// afterwards.
+// Replayed looks for a version of the key that an attempt of this request wrote, and holds the
+// answer if that version has commit wait. p is the key's newest version; its value is cloned if
+// need be, so that it stays valid.
 func (e *Evaluation) Replayed(userKey []byte, p *Prior) (Replayed, error) {
 	if !p.Found || p.Timestamp.LessEq(e.Since) {
 		return Replayed{}, nil
@@ -58,12 +59,13 @@ func (e *Evaluation) Replayed(userKey []byte, p *Prior) (Replayed, error) {
 			e.HoldFor(own.CommitWait, own.Timestamp)
 			return own, nil
 		}
-		// What was pending a moment ago and is not now, is in the engine as of this index.
+		// A version that was pending a moment ago, and is not any more, is in the engine as of this
+		// index.
 		if err := e.see(applied); err != nil {
 			return Replayed{}, err
 		}
 	}
-	// The getter moves on, and the value of p may lie in its memory.
+	// The getter moves on, and the value of p may alias its memory.
 	p.Value = bytes.Clone(p.Value)
 	v, found, err := e.getter.FindRequest(e.InternalKey(userKey), e.Since, e.Request)
 	e.HoldFor(found && v.CommitWait, v.Timestamp)
@@ -71,10 +73,10 @@ func (e *Evaluation) Replayed(userKey []byte, p *Prior) (Replayed, error) {
 		Value: v.Value}, err
 }
 
-// ExistedBefore says whether the key had a value before the request's own version. The version
-// before it cannot have been collected: the own one is above the threshold, so nothing at or below
-// the threshold shadows its predecessor, but for a tombstone, or what has expired by then. The
-// answer tells of it.
+// ExistedBefore reports whether the key had a value before the request's own version. The version
+// before cannot have been collected, unless it is a tombstone or has expired: the own version is
+// above the threshold, and no version at or below the threshold shadows its predecessor. The answer
+// reveals it.
 func (e *Evaluation) ExistedBefore(userKey []byte, own Replayed) (bool, error) {
 	if own.BeforeKnown {
 		e.HoldFor(true, own.Before)
@@ -82,6 +84,6 @@ func (e *Evaluation) ExistedBefore(userKey []byte, own Replayed) (bool, error) {
 	}
 	v, found, err := mvcc.Get(e.State, e.InternalKey(userKey), own.Timestamp.Prev())
 	e.HoldFor(found && v.CommitWait, v.Timestamp)
-	// It may expire at the very timestamp of the own one.
+	// It may expire exactly at the timestamp of the own version.
 	return found && v.LiveAt(own.Timestamp), err
 }

@@ -88,9 +88,9 @@ func checkResolve(d *clusterpb.Partition, q *kvpb.Request) (w Writing, p *reques
 	return w, nil
 }
 
-// CommittedVersion is the version that a stored lock becomes at its transaction's commit timestamp,
-// and the request that wrote it. of and prepared are what the lock table knows of the lock. Unless
-// there is an error, the caller closes closer; the value is valid until then.
+// CommittedVersion returns the version that a stored lock becomes at its transaction's commit
+// timestamp, and the request that wrote it. of and prepared come from the lock table. Unless there
+// is an error, the caller closes closer; the value is valid until then.
 func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hlc.Timestamp) (
 	op WriteOp, request mvcc.RequestID, closer io.Closer, err error) {
 	stored, closer, err := e.State.Get(txn.LockKey(e.InternalKey(key)))
@@ -122,8 +122,8 @@ func (e *Evaluation) CommittedVersion(key []byte, of txn.ID, prepared, commit hl
 		Expires: full.Lifetime.ExpiryOf(commit), WasLive: p.HasValue()}, full.Request, closer, nil
 }
 
-// resolveNeeds are Write for all keys that may have the locks: ids of transactions are told to
-// clients that they hold up, so to know one is no right to end its locks.
+// resolveNeeds are Write for all keys that may have the locks. Knowing a transaction's id gives no
+// right to end its locks, because clients that wait for a transaction are told its id.
 func resolveNeeds(at request.Place, q *kvpb.Request,
 	needs []access.Permission) []access.Permission {
 	if s := q.GetResolve().GetWithin(); s != nil {

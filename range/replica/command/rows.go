@@ -2,8 +2,8 @@ package command
 
 import "sync"
 
-// The encoded rows of a page lie in a buffer that is used again when the page is answered: memory
-// that was just used is in the processor's cache, and what a page takes from a large heap is not.
+// The encoded rows of a page lie in a buffer that is reused when the page has been answered:
+// recently used memory is in the processor's cache, which new memory for a page would not be.
 var rowBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // keepRows is the largest buffer that is kept, in bytes.
@@ -18,7 +18,7 @@ func NewRows() []byte {
 	return rows[:0]
 }
 
-// ReleaseRows takes a buffer back that nothing refers to any more. nil is none.
+// ReleaseRows takes back a buffer to which nothing refers any more. nil is ignored.
 func ReleaseRows(rows []byte) {
 	if cap(rows) == 0 || cap(rows) > keepRows {
 		return
@@ -28,6 +28,6 @@ func ReleaseRows(rows []byte) {
 	rowBuffers.Put(holder)
 }
 
-// holders are what rowBuffers is given, without their buffers: a slice in an interface is an
-// allocation.
+// holders keeps the pointers of rowBuffers without their buffers, because a slice in an interface
+// is an allocation.
 var holders = sync.Pool{New: func() any { return new([]byte) }}

@@ -39,7 +39,7 @@ func checkScan(d *clusterpb.Partition, q *kvpb.Request) (r Reading, p *request.P
 	return r, request.CheckSpan(d, c.GetStart(), c.GetEnd())
 }
 
-// scan reads a page. Its rows are to be released when it has been answered.
+// scan reads a page. The caller releases its rows when it has been answered.
 func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	c := q.GetScan()
 	m := &kvpb.ScanResponse{At: wire.ToTimestamp(v.At)}
@@ -71,7 +71,7 @@ func scan(v *View, q *kvpb.Request) (*kvpb.Response, error) {
 	return response, nil
 }
 
-// Count counts the keys of a span that have a value, a page of them.
+// Count counts the keys with a value in a page of a span.
 var Count = register((*kvpb.Request_Count)(nil), Command{
 	Name:       "count",
 	Dispatch:   AtTimestamp,

@@ -74,7 +74,7 @@ func endTransaction(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// endNeeds are Write for the anchor. To end a transaction that is another client's needs Admin.
+// endNeeds are Write for the anchor. Ending another client's transaction needs Admin.
 func endNeeds(at request.Place, q *kvpb.Request, needs []access.Permission) []access.Permission {
 	c := q.GetEndTransaction()
 	if c.GetRequested() {
@@ -83,7 +83,7 @@ func endNeeds(at request.Place, q *kvpb.Request, needs []access.Permission) []ac
 	return request.NeedAnchor(needs, c.GetTransaction())
 }
 
-// Heartbeat tells a transaction's coordinator that its client lives. It counts also if no caller
+// Heartbeat tells a transaction's coordinator that its client is alive. It counts even if no caller
 // waits for the answer.
 var Heartbeat = register((*kvpb.Request_HeartbeatTransaction)(nil), Command{
 	Name:          "heartbeat_transaction",
@@ -132,8 +132,8 @@ func heartbeat(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// Push asks a transaction's coordinator to abort it, to keep it above a timestamp, or how it
-// stands.
+// Push asks a transaction's coordinator to abort the transaction, to keep its commit above a
+// timestamp, or for its state.
 var Push = register((*kvpb.Request_Push)(nil), Command{
 	Name:          "push",
 	Dispatch:      InQueue,
@@ -182,9 +182,9 @@ func push(e *Evaluation, q *kvpb.Request) error {
 	return nil
 }
 
-// refusedPusher refuses a push that would abort the pushee for a transaction that cannot have begun
-// when it says so. The limits are those of the keyspace in which the pusher waits: there its
-// request was let in. It returns false if the start can be.
+// refusedPusher refuses a push that would abort the pushee for a transaction with an impossible
+// start. The limits are those of the keyspace in which the pusher waits, where its request was
+// accepted. It returns false if the start is possible.
 func (e *Evaluation) refusedPusher(q *kvpb.Request, push *txn.Push) bool {
 	begun := push.PusherBegun
 	if push.Kind != kvpb.PushRequest_ABORT || push.Pusher.IsZero() {
@@ -207,7 +207,7 @@ func (e *Evaluation) refusedPusher(q *kvpb.Request, push *txn.Push) bool {
 	return true
 }
 
-// pushNeeds are Admin: to push is for servers, which are not asked.
+// pushNeeds are Admin: only servers push, and servers need no rights.
 func pushNeeds(at request.Place, _ *kvpb.Request, needs []access.Permission) []access.Permission {
 	return request.NeedAll(needs, at.Keyspace, access.Admin)
 }

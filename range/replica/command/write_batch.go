@@ -79,8 +79,8 @@ func checkWriteBatch(d *clusterpb.Partition, b *kvpb.WriteBatchRequest) (
 	return written + len(operations)*request.WriteOverhead, nil
 }
 
-// writeBatch writes several keys at one timestamp. Every operation writes a version, a deletion of
-// an absent key too, so that the first key tells a retry whether the batch has been written.
+// writeBatch writes several keys at one timestamp. Every operation writes a version, even the
+// deletion of an absent key, so that the first key tells a retry whether the batch was written.
 func writeBatch(e *Evaluation, q *kvpb.Request) error {
 	for i, o := range q.GetWriteBatch().Operations {
 		p, err := e.PriorOfBlind(o.Key)

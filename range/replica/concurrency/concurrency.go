@@ -12,18 +12,18 @@ import (
 // copied after Init.
 type Manager struct {
 	// Table follows the engine on every replica (Apply). Locks that are in flight or volatile, and
-	// all else here, are the leader's.
+	// all other fields here, exist on the leader only.
 	Table
 	Writes      Writes
 	Reads       Reads
 	Pushes      Pushes
 	Resolutions Resolutions
-	// Coordinated is about transactions of which this partition is the coordinator.
+	// Coordinated holds the state of transactions that this partition coordinates.
 	Coordinated Coordinated
 	Timer       Timer
 }
 
-// Init makes a zero Manager that of a partition.
+// Init makes a zero Manager ready for a partition.
 func (m *Manager) Init(c *Config, owner Owner, partition keys.PartitionID, keyspace uint32) {
 	m.Table.config = c
 	m.Writes.config, m.Writes.table = c, &m.Table
@@ -33,8 +33,8 @@ func (m *Manager) Init(c *Config, owner Owner, partition keys.PartitionID, keysp
 	m.Timer = Timer{config: c, owner: owner}
 }
 
-// GiveUp takes out all that waits, in the order in which it came, and forgets all that is in flight
-// and volatile: a leadership epoch ends.
+// GiveUp takes out all requests that wait, in the order in which they came, and forgets all locks
+// that are in flight and volatile. It is called at the end of a leadership epoch.
 func (m *Manager) GiveUp() (writes []*Waiter, reads []*Read) {
 	writes = m.Drain()
 	m.Writes.Leave(writes)
@@ -54,7 +54,7 @@ func (m *Manager) GiveUp() (writes []*Waiter, reads []*Read) {
 	return writes, reads
 }
 
-// Blockers are those of a read that is in the timestamp cache; none yet.
+// Blockers returns an empty set of blockers for a read that is in the timestamp cache.
 func (m *Manager) Blockers(r *Read) Blockers {
 	if !r.marked {
 		r.marked, r.mark = true, m.Pushes.sent
@@ -62,7 +62,7 @@ func (m *Manager) Blockers(r *Read) Blockers {
 	return Blockers{table: &m.Table, most: m.config.MaxBlockers, read: r}
 }
 
-// WaitForAll has a read wait for the transactions in its way, of which there are some.
+// WaitForAll makes a read wait for the transactions in its way; there must be at least one.
 func (m *Manager) WaitForAll(b *Blockers, now time.Time, work *Work) {
 	waiting := m.Reads.wait(b, now)
 	for _, l := range b.Locks {
@@ -72,10 +72,11 @@ func (m *Manager) WaitForAll(b *Blockers, now time.Time, work *Work) {
 	m.Reevaluate(now, work)
 }
 
-// Waiting says that anything waits, or did until a moment ago: there is something to reevaluate.
+// Waiting reports that a request waits, or did until a moment ago, so that Reevaluate has work to
+// do.
 func (m *Manager) Waiting() bool { return len(m.Pushes.queues) > 0 || m.Waiters() > 0 }
 
-// Answered takes the answer to a push, or why there is none.
+// Answered takes the answer to a push, or the reason why there is none.
 func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now time.Time,
 	work *Work) {
 	q := p.queue
@@ -88,10 +89,11 @@ func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now tim
 		m.Pushes.Learn(q.of, s, p.mark)
 		if k := &q.of.Known; forReads && k.State == kvpb.TransactionState_PENDING &&
 			k.Above.Less(q.timestamp.above) {
-			p.push.due = now.Add(pushInterval) // it was not done, for whatever reason: not again at once
+			p.push.due = now.Add(pushInterval) // the push failed; do not repeat it at once
 		}
 		if forReads {
-			// Those that came since look too: for a given timestamp the answer may be enough.
+			// Reads that came after the push look too: for a read at a given timestamp the answer
+			// may suffice.
 			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.asked)...)
 			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.reads)...)
 		}
@@ -111,8 +113,9 @@ func (m *Manager) Answered(p Push, s *kvpb.TransactionStatus, err error, now tim
 	m.Reevaluate(now, work)
 }
 
-// Reevaluate brings what waits up to date: what waits for nothing any more goes on, what is over
-// its deadline expires, what has to be asked is asked, and what was decided is resolved.
+// Reevaluate updates the requests that wait: requests whose locks are gone go on, requests past
+// their deadline expire, pushes that are due are sent, and locks of decided transactions are
+// resolved.
 func (m *Manager) Reevaluate(now time.Time, work *Work) {
 	m.expire(now, work)
 	for x, q := range m.Pushes.queues {
@@ -121,7 +124,7 @@ func (m *Manager) Reevaluate(now time.Time, work *Work) {
 			work.Reads = append(work.Reads, m.Reads.wake(q.of, &q.reads)...)
 			delete(m.Pushes.queues, x)
 		} else if q.idle() && !now.Before(q.timestamp.due) {
-			delete(m.Pushes.queues, x) // not before: a read that looks again does not ask at once
+			delete(m.Pushes.queues, x) // last, so that a read does not push again at once
 		}
 	}
 	m.EachAwaited(func(x *Transaction) { m.Pushes.queue(x, now) })
@@ -137,7 +140,7 @@ func (m *Manager) Reevaluate(now time.Time, work *Work) {
 	m.Timer.arm(now, next)
 }
 
-// expire takes out what is over its deadline.
+// expire takes out requests past their deadline.
 func (m *Manager) expire(now time.Time, work *Work) {
 	over := func(deadline time.Time) bool { return !deadline.IsZero() && !now.Before(deadline) }
 	if m.Waiters() > 0 {
@@ -160,7 +163,7 @@ func (m *Manager) expire(now time.Time, work *Work) {
 	}
 }
 
-// nextDeadline is the earliest deadline of what waits; zero: there is none.
+// nextDeadline returns the earliest deadline of a request that waits; zero: there is none.
 func (m *Manager) nextDeadline() (next time.Time) {
 	m.Writes.Each(func(_ *Transaction, _ string, w *Waiter) { next = earliest(next, w.Deadline) })
 	for l := range m.Reads.waiting {

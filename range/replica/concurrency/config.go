@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// The lock table's types, as this package uses them.
+// The types of package locks, instantiated for this package.
 type (
 	Lock        = locks.Lock[*Waiter]
 	State       = locks.State
@@ -33,61 +33,60 @@ type Config struct {
 	Logger  *slog.Logger
 	// Random is for jitter.
 	Random func() uint64
-	// Pushes says that coordinators can be asked. Without it they are waited for only.
+	// Pushes is set if coordinators can be asked. Otherwise requests only wait.
 	Pushes bool
-	// Disconnected, if not nil, says that a client does not wait for the answers to its requests
-	// any more.
+	// Disconnected, if not nil, reports that a client no longer waits for the answers to its
+	// requests.
 	Disconnected func(client uint64) bool
-	// Load is what the foreground asks of the node.
+	// Load measures the node's foreground load.
 	Load *admission.Load
-	// Pacer says for how long resolutions pause, and Paced are the transactions of which they do.
-	// Prepare makes them.
+	// Pacer decides how long resolutions pause, and Paced holds the transactions whose resolutions
+	// pause. Prepare makes both.
 	Pacer *admission.Pacer
 	Paced *admission.Members[txn.ID]
-	// ManualTime, if not nil, says that no timer runs: a test tells the time. Nothing pauses then.
+	// ManualTime, if not nil, reports that a test controls time, so that no timer runs and nothing
+	// pauses.
 	ManualTime func() bool
 	Limits
-	// PushDelay is for how long writes wait for a transaction before its coordinator is asked.
+	// PushDelay is how long writes wait for a transaction before its coordinator is asked.
 	PushDelay time.Duration
 
 	spans spanBudget
 }
 
-// Limits bound what is locked, and what waits for locks.
+// Limits bound locks, and requests that wait for locks.
 type Limits struct {
-	// MaxBlockers is for how many transactions a read waits at once. With more it looks for the
-	// rest afterwards.
+	// MaxBlockers is how many transactions a read waits for at once. It looks for further ones
+	// afterwards.
 	MaxBlockers int
-	// MaxLocks is how many keys of a partition may be locked.
+	// MaxLocks bounds the locked keys of a partition.
 	MaxLocks int
-	// MaxSpanLocks is how many spans of a partition may be locked, TotalSpanLocks of all
-	// partitions.
+	// MaxSpanLocks bounds the locked spans of a partition, TotalSpanLocks those of all partitions.
 	MaxSpanLocks, TotalSpanLocks int
-	// MaxWaiters bounds the writes of a partition that wait, MaxWaiterBytes how large they are
-	// together.
+	// MaxWaiters bounds the writes of a partition that wait, MaxWaiterBytes their size together.
 	MaxWaiters, MaxWaiterBytes int
 }
 
-// spanBudget bounds the span locks of all partitions that a node leads. Their memory is that of
-// their bounds, and a record of some 300 bytes each.
+// spanBudget bounds the span locks of all partitions that a node leads. A span lock takes the
+// memory of its bounds, and some 300 bytes.
 type spanBudget struct {
 	count, bytes atomic.Int64
 	most         int64
 }
 
-// maxSpanLockBytes is how many bytes the bounds of all span locks of a node have together.
+// maxSpanLockBytes bounds the total size of the bounds of a node's span locks.
 const maxSpanLockBytes = 16 << 20
 
-// fits says whether so many more may be held. Partitions that ask at one moment may go beyond the
-// bound together, by what one request holds each.
+// fits reports whether so many more span locks may be held. Partitions that ask at the same moment
+// may exceed the bound together, each by what one request holds.
 func (b *spanBudget) fits(count, bytes int) bool {
 	return b.count.Load()+int64(count) <= b.most && b.bytes.Load()+int64(bytes) <= maxSpanLockBytes
 }
 
-// DefaultMaxBlockers is Config.MaxBlockers where nothing else is wanted.
+// DefaultMaxBlockers is the default of Config.MaxBlockers.
 const DefaultMaxBlockers = 256
 
-// Prepare fills in what is left out of a Config. It is called once, before the first Init.
+// Prepare sets defaults. It is called once, before the first Init.
 func (c *Config) Prepare() {
 	if c.MaxBlockers == 0 {
 		c.MaxBlockers = DefaultMaxBlockers
@@ -106,10 +105,10 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// since is the time that a metric wants.
+// since returns the seconds since start, for metrics.
 func since(start time.Time) float64 { return time.Since(start).Seconds() }
 
-// age is what transactions are ordered by. That of no transaction is the youngest.
+// age orders transactions. A request without a transaction counts as the youngest.
 type age struct {
 	begun hlc.Timestamp
 	id    txn.ID

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Describe is what is known here of a transaction with locks, and what waits for it. physical is
-// the physical clock, in nanoseconds since the epoch.
+// Describe returns what is known here about a transaction with locks, and the requests that wait
+// for it. physical is the physical clock, in nanoseconds since the epoch.
 func (m *Manager) Describe(x *Transaction, now time.Time, physical int64) *kvpb.LiveTransaction {
 	live := &kvpb.LiveTransaction{Transaction: x.Proto(), Intents: uint64(x.Locks()),
 		Spans: uint64(x.Spans())}

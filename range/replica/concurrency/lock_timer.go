@@ -2,17 +2,17 @@ package concurrency
 
 import "time"
 
-// Timer calls the owner when it is time to reevaluate what waits.
+// Timer calls the owner when Reevaluate is due.
 type Timer struct {
 	config *Config
 	owner  Owner
-	// timer is nil as long as nothing has waited.
+	// timer is nil until a request has waited.
 	timer *time.Timer
 	// at is when the timer goes off; zero: not at all.
 	at time.Time
 }
 
-// disarm has the owner not called. A call may be on its way.
+// disarm cancels the call. A call may be on its way already.
 func (t *Timer) disarm() {
 	if t.timer != nil {
 		t.timer.Stop()
@@ -20,7 +20,7 @@ func (t *Timer) disarm() {
 	}
 }
 
-// arm has the owner called at a time, or not at all if the time is zero.
+// arm schedules the call for a time, or cancels it if the time is zero.
 func (t *Timer) arm(now, next time.Time) {
 	switch {
 	case t.config.manualTime():
@@ -34,11 +34,10 @@ func (t *Timer) arm(now, next time.Time) {
 	}
 }
 
-// Ticked says that the owner was called. Manager.Reevaluate follows.
+// Ticked notes that the owner was called. Manager.Reevaluate follows.
 func (t *Timer) Ticked() { t.at = time.Time{} }
 
-// Soon says that the owner is called before anything is to be asked about transactions for which
-// something has begun to wait just now.
+// Soon reports that the owner will be called before a push could be due for a wait that begins now.
 func (t *Timer) Soon(now time.Time) bool {
 	delay := t.config.PushDelay
 	return delay > 0 && !t.config.manualTime() && !t.at.IsZero() && t.at.Before(now.Add(delay))

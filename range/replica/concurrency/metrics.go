@@ -10,14 +10,14 @@ import (
 
 // Metrics are what the managers of a node count together.
 type Metrics struct {
-	// locks counts them on all replicas, followers too.
+	// locks counts locks on all replicas, including followers.
 	locks prometheus.Gauge
-	// spanLocks are held by leaders only.
+	// spanLocks counts span locks, which only leaders hold.
 	spanLocks                 prometheus.Gauge
 	spanWaits                 prometheus.Counter
 	lockWaits                 prometheus.Histogram
 	writesWaited, readsWaited prometheus.Counter
-	// pushes is by PushRequest_Kind.
+	// pushes is indexed by PushRequest_Kind.
 	pushes                                       [3]prometheus.Counter
 	pushesCommitted, pushesAborted, pushesFailed prometheus.Counter
 	sweeps, orphans                              prometheus.Counter

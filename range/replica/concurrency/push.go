@@ -11,16 +11,16 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A push asks the coordinator of a transaction that is in the way: for a write whether the
-// transaction can be aborted, for a read whether it can be kept above the read's timestamp. One of
-// each kind is on its way for each transaction, however many wait, and however many of its locks
-// they met. For writes the coordinator is asked again and again while they wait; a read is told the
-// answer and looks again.
+// A push asks the coordinator of a transaction in the way: for a write, whether the transaction can
+// be aborted; for a read, whether it can be kept above the read's timestamp. For each transaction
+// one push of each kind is on its way, however many requests wait, and however many of its locks
+// they met. For writes the question is repeated while they wait; a read gets the answer and looks
+// again.
 //
-// An answer that comes when the leadership epoch is over is of no interest.
+// An answer that comes after the end of the leadership epoch is ignored.
 
-// pushInterval is how often the coordinator is asked while writes wait; up to a quarter more is
-// added at random.
+// pushInterval is how often the coordinator is asked while writes wait; a random time of up to a
+// quarter is added.
 const pushInterval = 250 * time.Millisecond
 
 // Push is a push to be sent.
@@ -31,32 +31,33 @@ type Push struct {
 	mark    uint64
 }
 
-// Work is what is to be done when the owner's lock is released.
+// Work holds what the owner does when it has released its lock.
 type Work struct {
-	// Reads look again.
+	// Reads must look again.
 	Reads []*Read
-	// ExpiredReads and ExpiredWrites are answered: their time is up. (Conflict says over what.)
+	// ExpiredReads and ExpiredWrites are answered that their time is up. (Conflict says for what
+	// they waited.)
 	ExpiredReads  []*Read
 	ExpiredWrites []*Waiter
-	// Pushes are to be sent, and their answers brought back (Manager.Answered).
+	// Pushes are sent, and their answers passed to Manager.Answered.
 	Pushes []Push
-	// Resolve are transactions whose outcome is known: Resolutions.Start is to be called.
+	// Resolve lists transactions whose outcome is known: call Resolutions.Start.
 	Resolve []*Transaction
 }
 
-// Pushes are the transactions that anything waits for, or did until a moment ago, and what their
-// coordinators are asked.
+// Pushes holds the transactions for which a request waits, or did until a moment ago, and the
+// questions to their coordinators.
 type Pushes struct {
 	config    *Config
 	partition keys.PartitionID
 	keyspace  uint32
 	writes    *Writes
 	queues    map[*Transaction]*waitQueue
-	// sent numbers the pushes that were sent.
+	// sent is the number of the last push sent.
 	sent uint64
 }
 
-// queue is the wait queue of a transaction; there is one from here on.
+// queue returns the wait queue of a transaction, and makes it if need be.
 func (ps *Pushes) queue(x *Transaction, now time.Time) *waitQueue {
 	q := ps.queues[x]
 	if q == nil {
@@ -69,7 +70,8 @@ func (ps *Pushes) queue(x *Transaction, now time.Time) *waitQueue {
 	return q
 }
 
-// Hurried says whether anything waits for a transaction's locks for which there is to be no pause.
+// Hurried reports whether a request waits for a transaction's locks for which the resolution must
+// not pause.
 func (ps *Pushes) Hurried(of *Transaction) (hurried bool) {
 	if q := ps.queues[of]; q != nil && len(q.reads)+len(q.asked) > 0 {
 		return true
@@ -78,9 +80,9 @@ func (ps *Pushes) Hurried(of *Transaction) (hurried bool) {
 	return hurried
 }
 
-// ask sends the pushes of a transaction that are due. It returns when there is more to ask, which
-// is later than now; zero: not before something else happens. A push that nothing waits for is
-// never due, however long ago it was sent.
+// ask sends the pushes of a transaction that are due. It returns when another push is due, later
+// than now; zero: no push is due before something else happens. A push for which no request waits
+// is never due, however long ago the last was sent.
 func (ps *Pushes) ask(q *waitQueue, now time.Time, work *Work) (again time.Time) {
 	if !ps.config.Pushes {
 		return again
@@ -97,7 +99,7 @@ func (ps *Pushes) ask(q *waitQueue, now time.Time, work *Work) (again time.Time)
 	return earliest(again, ps.askForWrites(q, now, work))
 }
 
-// askForReads has the transaction pushed above all reads that wait for it.
+// askForReads pushes the transaction above all reads that wait for it.
 func (ps *Pushes) askForReads(q *waitQueue, work *Work) {
 	q.asked, q.reads = q.reads, nil
 	above := hlc.Timestamp{}
@@ -114,8 +116,8 @@ func (ps *Pushes) askForReads(q *waitQueue, work *Work) {
 		oldest.age(), work)
 }
 
-// askForWrites has the coordinator asked whether the transaction can be aborted for the oldest of
-// those that wait to write. It returns when to do so, if it is later.
+// askForWrites asks the coordinator whether the transaction can be aborted for the oldest write
+// that waits. If it is not due yet, it returns when it will be.
 func (ps *Pushes) askForWrites(q *waitQueue, now time.Time, work *Work) (again time.Time) {
 	oldest, wanted, awaited := q.oldestWaiter(func(*Waiter) bool { return true })
 	if oldest == nil {
@@ -126,13 +128,13 @@ func (ps *Pushes) askForWrites(q *waitQueue, now time.Time, work *Work) (again t
 		return q.abort.due
 	}
 	if patience := q.since.Add(ps.config.PushDelay); now.Before(patience) {
-		// Most locks last no longer than it would take to ask, and their transactions are nearly
-		// done.
+		// Most locks are released sooner than an answer would come, because their transactions are
+		// nearly done.
 		return patience
 	}
 	if ps.writes.disconnected(oldest) {
-		// Nothing is aborted for it. But if nothing else waits, it is to be found out all the same
-		// whether the client of the transaction is there.
+		// Nothing is aborted for this write. But if nothing else waits, the push still finds out
+		// whether the transaction's client is alive.
 		pusher = age{}
 		connected := func(w *Waiter) bool { return !ps.writes.disconnected(w) }
 		if other, key, _ := q.oldestWaiter(connected); other != nil {
@@ -147,12 +149,12 @@ func (ps *Pushes) askForWrites(q *waitQueue, now time.Time, work *Work) (again t
 	}
 	q.abort.due = now.Add(pushInterval + time.Duration(ps.config.Random()%uint64(pushInterval/4)))
 	ps.send(q, &q.abort, request, pusher, work)
-	// A write that is older than all that wait now has the coordinator asked again at once.
+	// A write that is older than all that waited before makes a push due at once.
 	q.abort.pusher = oldest.age()
 	return again
 }
 
-// send has a push sent.
+// send adds a push to the work.
 func (ps *Pushes) send(q *waitQueue, p *push, request *kvpb.PushRequest, pusher age, work *Work) {
 	p.inFlight, p.pusher = true, pusher
 	ps.sent++
@@ -166,11 +168,10 @@ func (ps *Pushes) send(q *waitQueue, p *push, request *kvpb.PushRequest, pusher 
 	work.Pushes = append(work.Pushes, Push{request, q, p, ps.sent})
 }
 
-// orphan notes that a transaction's coordinator does not answer. If it is gone, because its
-// keyspace was dropped, nothing is left to decide. What was committed before is told by the node
-// that destroys the coordinator (replica.Settle), in which case the locks turn into versions; when
-// that has had the time, the transaction is taken for aborted: its locks are of nothing, and in the
-// way of all.
+// orphan notes that a transaction's coordinator does not answer. If the coordinator is gone because
+// its keyspace was dropped, nothing can be decided any more. The node that destroys the coordinator
+// reports earlier commits (replica.Settle), and their locks turn into versions. After the time that
+// this takes, the transaction counts as aborted: its locks are useless, and block others.
 func (ps *Pushes) orphan(x *Transaction, err error, now time.Time) {
 	k := &x.Known
 	switch {
@@ -186,8 +187,8 @@ func (ps *Pushes) orphan(x *Transaction, err error, now time.Time) {
 	}
 }
 
-// Learn notes what is known of a transaction. A coordinator that says that it is pending says that
-// of the moment when the push with the number mark was sent, or later.
+// Learn notes what a coordinator says of a transaction. If it says that the transaction is pending,
+// this was true when the push with the number mark was sent, or later.
 func (ps *Pushes) Learn(x *Transaction, s *kvpb.TransactionStatus, mark uint64) {
 	k, ts := &x.Known, wire.FromTimestamp(s.GetTimestamp())
 	if k.State != kvpb.TransactionState_PENDING {
@@ -196,7 +197,7 @@ func (ps *Pushes) Learn(x *Transaction, s *kvpb.TransactionStatus, mark uint64) 
 	switch s.GetState() {
 	case kvpb.TransactionState_COMMITTED:
 		if ts.IsZero() {
-			return // it cannot be
+			return // contradicts an earlier decision
 		}
 		k.State, k.Commit = kvpb.TransactionState_COMMITTED, ts
 		ps.config.Metrics.pushesCommitted.Inc()

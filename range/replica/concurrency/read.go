@@ -8,51 +8,51 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A read at T is in the timestamp cache first, so that no lock is acquired at or below T from then
-// on. Then it looks at the locks that there are. Their transactions may commit at or below T, and
-// until it is known that they do not, the read waits.
+// A read at T enters the timestamp cache first, so that no lock is acquired at or below T from then
+// on. Then it looks at the existing locks. Their transactions may commit at or below T, and the
+// read waits until it is known that they do not.
 //
-// A lock that was prepared above T is in the way for uncertainty only: its transaction may have
-// committed above T and been acknowledged before the read began. A lock that was acquired after the
-// read's transaction was first seen here cannot.
+// A lock that was prepared above T matters only for uncertainty: its transaction may have committed
+// above T and been acknowledged before the read began. A lock that was acquired after the read's
+// transaction was first seen here cannot matter.
 //
-// The read has every such transaction told to commit above T only, and waits for all answers:
+// The read has every such transaction pushed to commit above T only, and waits for all answers:
 //
-//   - It is pending, and stays above T: what it will write is not for this read. And since it was
-//     not committed when it was asked, which is after the read came, no client can have been told
-//     that it had. An answer that was given to an earlier read proves only the first: it is enough
-//     for a read at a given timestamp without uncertainty.
+//   - The transaction is pending, and stays above T: the read need not see its writes. And since
+//     the transaction was not committed when the push was sent, which is after the read came, no
+//     client can have been told of a commit. The answer to an earlier read's push proves only the
+//     first: it suffices for a read at a given timestamp without uncertainty.
 //   - It is aborted: there is nothing to read.
-//   - It is committed above all that matters to a read at a given timestamp: as if it were not
-//     there.
-//   - It is committed otherwise: the read waits until the locks are versions. A read of the latest
-//     state then moves up to the commit, for that may have been acknowledged; others see the
-//     version, or find it uncertain.
+//   - It is committed above all timestamps that matter to a read at a given timestamp: the read
+//     ignores it.
+//   - Otherwise it is committed, and the read waits until the locks are versions. A read of the
+//     latest state then moves up to the commit, which may have been acknowledged; other reads see
+//     the version, or find it uncertain.
 
-// Read is a read as far as locks matter to it. It lives as long as the read, which may wait again
-// and again; the first fields are its owner's.
+// Read is a read as far as locks matter to it. It lives as long as the read, which may wait several
+// times. The first fields belong to its owner.
 type Read struct {
-	// Element is the read. It belongs to the owner.
+	// Element is the owner's read; this package does not use it.
 	Element any
-	// Transaction is the read's, zero if it has none; Begun is its age.
+	// Transaction is the read's transaction, zero if it has none; Begun is the transaction's start.
 	Transaction txn.ID
 	Begun       hlc.Timestamp
-	// Yields: it gives way to older transactions instead of pushing them.
+	// Yields is set if the read gives way to older transactions instead of pushing them.
 	Yields bool
 	// Deadline is when its caller stops waiting; zero: never.
 	Deadline time.Time
 
-	// Latest: no timestamp was asked for. Uncertain is the client's uncertainty limit.
+	// Latest is set if the read names no timestamp. Uncertain is the client's uncertainty limit.
 	Latest    bool
 	Uncertain hlc.Timestamp
-	// Timestamp is what it has in the timestamp cache, and UncertainUntil up to where anything is
-	// uncertain. They are set before each search for Blockers.
+	// Timestamp is the read's timestamp in the timestamp cache, and UncertainUntil the limit of its
+	// uncertainty. They are set before each search for Blockers.
 	Timestamp, UncertainUntil hlc.Timestamp
 
 	// Settled is the timestamp of a read of the latest state that has waited for all transactions
 	// in its way; zero: it has not. Committed is the highest of the commits for which it waited.
 	Settled, Committed hlc.Timestamp
-	// Conflict is what it waited for last.
+	// Conflict describes the lock for which it waited last.
 	Conflict *kvpb.Conflict
 	// mark is the number of the last push that was sent before the read was registered.
 	mark   uint64
@@ -61,7 +61,7 @@ type Read struct {
 
 func (r *Read) age() age { return age{r.Begun, r.Transaction} }
 
-// passes says that a lock is not in the way of the read.
+// passes reports that a lock is not in the way of the read.
 func (r *Read) passes(l *Lock) bool {
 	T := r.Timestamp
 	if l.Transaction.ID == r.Transaction || !l.Blocks(hlc.Max(T, r.UncertainUntil)) {
@@ -81,27 +81,27 @@ func (r *Read) passes(l *Lock) bool {
 	return !r.Latest && (r.Uncertain.LessEq(T) || r.Uncertain.LessEq(k.Above))
 }
 
-// Blockers are the transactions in the way of a read, by one lock of each, as far as the owner has
-// looked for them (Key, Span).
+// Blockers holds the transactions in the way of a read, by one lock of each, among the keys and
+// spans that the owner has looked at (Key, Span).
 type Blockers struct {
 	Locks []*Lock
 	table *Table
-	// most is for how many transactions a read waits at once.
+	// most bounds the transactions for which a read waits at once.
 	most int
 	read *Read
-	// seen are the transactions of Locks.
+	// seen holds the transactions of Locks.
 	seen map[*Transaction]struct{}
-	// more: there are more than a read waits for at once.
+	// more is set if there are more than that.
 	more bool
 }
 
-// Key looks at a key that is read. It returns false if there is no point in looking further.
+// Key looks at a key that is read. It returns false if the caller need not look further.
 func (b *Blockers) Key(key []byte) bool {
 	l := b.table.Get(text(key))
 	return l == nil || b.look(l)
 }
 
-// Span looks at a span that is read: all keys of [start, end); an empty end is none.
+// Span looks at a span that is read: all keys of [start, end); an empty end means no bound.
 func (b *Blockers) Span(start, end []byte) bool {
 	b.table.Each(text(start), text(end), b.look)
 	return !b.more
@@ -126,9 +126,9 @@ func (b *Blockers) look(l *Lock) bool {
 	return true
 }
 
-// Yields is the lock to which the read gives way; nil if there is none. It gives way only if it is
-// to (see RefreshRequest), and only to older transactions that are pending: of those that push one
-// another the oldest gives way to none, and commits.
+// Yields returns the lock to which the read gives way, or nil. A read gives way only if its request
+// asks for that (RefreshRequest), and only to older pending transactions: of transactions that push
+// one another the oldest gives way to no other, and commits.
 func (b *Blockers) Yields() *Lock {
 	r := b.read
 	if !r.Yields || r.Transaction.IsZero() {
@@ -148,24 +148,24 @@ func (b *Blockers) Yields() *Lock {
 // readWait is one wait of a read, for some transactions.
 type readWait struct {
 	read *Read
-	// left is for how many of them it still waits.
+	// left counts the transactions for which it still waits.
 	left int
-	// over: it does not wait any more.
+	// over is set when it does not wait any more.
 	over  bool
 	since time.Time
 }
 
-// Reads are the reads of a partition that wait.
+// Reads holds the reads of a partition that wait.
 type Reads struct {
 	metrics *Metrics
 	waiting map[*readWait]struct{}
 }
 
-// wait has a read wait for the transactions in its way, of which there are some.
+// wait makes a read wait for the transactions in its way; there must be at least one.
 func (rs *Reads) wait(b *Blockers, now time.Time) *readWait {
 	r := b.read
 	if r.Latest && !b.more {
-		// What comes later need not be seen, and would be met again and again.
+		// Later commits need not be seen, and looking for them could go on for ever.
 		r.Settled = r.Timestamp
 	}
 	first := b.Locks[0]
@@ -189,15 +189,15 @@ func (rs *Reads) Each(visit func(*Read)) {
 	}
 }
 
-// leave takes a read out of those that wait.
+// leave removes a read from those that wait.
 func (rs *Reads) leave(l *readWait) {
 	l.over = true
 	delete(rs.waiting, l)
 	rs.metrics.lockWaits.Observe(since(l.since))
 }
 
-// wake returns those of some reads that wait for no other transaction than of, and has all of them
-// wait for of no longer.
+// wake ends the wait of some reads for the transaction of, and returns those that wait for no other
+// transaction.
 func (rs *Reads) wake(of *Transaction, waiting *[]*readWait) (ready []*Read) {
 	for _, l := range *waiting {
 		if l.over {

@@ -9,53 +9,53 @@ import (
 )
 
 // Resolution releases the locks of a transaction whose outcome is known, entry by entry. A
-// transaction may have tens of thousands of locks in a partition, and to turn all of them into
-// versions as fast as can be would keep processors and disks from everything else. So if it has
-// many here and nothing waits for it, the entries are small, and after each comes a pause that is
-// longer than the entry took; and the resolutions of a node pause by turns, so that it does not
-// matter in how many partitions. What comes to wait ends the pauses for good: it may meet other
-// locks next. Only large transactions do not: they are what is held back, and not those for which
-// it is; the pauses become shorter for them.
+// transaction may have tens of thousands of locks in a partition, and turning all of them into
+// versions as fast as possible would take processors and disks from everything else. So if it has
+// many locks here and nothing waits for them, the entries are small, and each is followed by a
+// pause longer than the entry took. The resolutions of a node share this pacing, so the number of
+// partitions does not matter. A request that comes to wait ends the pauses for good, because it may
+// meet other locks next. Only requests of large transactions do not: the pauses exist to hold those
+// back; for them the pauses just become shorter.
 //
-// What pauses releases fewer locks than could be acquired in the meantime. So only few transactions
-// do so at a time on a node, and none where there are many locks already: they must not pile up.
+// A resolution that pauses releases fewer locks than can be acquired in the meantime. So only a few
+// transactions per node pause at a time, and none in partitions that have many locks already, so
+// that locks do not pile up.
 type Resolution struct {
 	of *Transaction
-	// urgent: something has waited for it.
+	// urgent is set once a request has waited for the transaction.
 	urgent bool
-	// paced: its transaction is one of those that pause on this node.
+	// paced is set if its transaction is one of those that pause on this node.
 	paced bool
-	// timer ends its pause; nil: it has had none. pauses: it does so now.
+	// timer ends its pause; nil: it has not paused yet. pauses is set during a pause.
 	timer  *time.Timer
 	pauses bool
 }
 
 const (
-	// LargeLocks and largeBytes are from how many locks in a partition on a resolution pauses, and
-	// maxPaced is for how many transactions of a node at a time.
+	// A resolution pauses from LargeLocks locks in a partition on, or from largeBytes of their
+	// size. maxPaced bounds the transactions of a node that pause at a time.
 	LargeLocks = 2000
 	largeBytes = 512 << 10
 	maxPaced   = 2
-	// A partition with more locks than one part in crowdedPart of what it may have makes way no
-	// more than need be, and one with more than one in fullPart not at all.
+	// In a partition with more than one part in crowdedPart of its allowed locks, resolutions pause
+	// no more than necessary; with more than one part in fullPart, not at all.
 	crowdedPart = 8
 	fullPart    = 2
 )
 
-// What one entry releases: of a transaction that something waits for, of one that nothing waits
-// for, and of that if the node is loaded.
+// How many bytes of locks one entry releases: for a transaction for which a request waits, for
+// another one, and for another one on a loaded node.
 const (
 	urgentBytes = 256 << 10
-	// UnhurriedBytes is also for an entry that a client has asked for.
+	// UnhurriedBytes also applies to an entry that a client has asked for.
 	UnhurriedBytes = 64 << 10
 	loadedBytes    = 12 << 10
 )
 
-// Transaction is whose locks the resolution releases.
+// Transaction returns the transaction whose locks are released.
 func (x *Resolution) Transaction() *Transaction { return x.of }
 
-// Resolutions are of the transactions whose locks are being released because their outcome is
-// known.
+// Resolutions holds the resolutions under way.
 type Resolutions struct {
 	config   *Config
 	owner    Owner
@@ -64,8 +64,9 @@ type Resolutions struct {
 	underWay map[*Transaction]*Resolution
 }
 
-// Start has the locks of a transaction released whose outcome is known: it returns the
-// resolution whose next entry is due; nil: there is nothing to do, or it is being done.
+// Start begins to release the locks of a transaction whose outcome is known. It returns the
+// resolution if its next entry is due; nil: there is nothing to do, or the resolution is under way
+// already.
 func (rs *Resolutions) Start(of *Transaction) *Resolution {
 	if !rs.table.HasTransaction(of) || of.Known.State == kvpb.TransactionState_PENDING {
 		return nil
@@ -87,11 +88,11 @@ func (rs *Resolutions) Start(of *Transaction) *Resolution {
 	return x
 }
 
-// Resolving says that a resolution of a transaction's locks is under way.
+// Resolving reports that a resolution of a transaction's locks is under way.
 func (rs *Resolutions) Resolving(of *Transaction) bool { return rs.underWay[of] != nil }
 
-// NextEntry is what the next entry of a resolution does: the outcome, nil if it is over, and how
-// many bytes of locks it releases (LockBytes).
+// NextEntry returns what the next entry of a resolution does: the outcome, nil if the resolution is
+// over, and how many bytes of locks it releases (LockBytes).
 func (rs *Resolutions) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.TransactionStatus,
 	bytes int) {
 	of := x.of
@@ -107,9 +108,9 @@ func (rs *Resolutions) NextEntry(x *Resolution, now time.Time) (outcome *kvpb.Tr
 		LimitMicros: uint64(k.Limit.Microseconds())}, bytes
 }
 
-// EntryDone notes that an entry of a resolution, which was asked for at a time, is applied, or that
-// there will be none. more: there are locks left for which there is to be another one. It returns
-// true if that is due now; otherwise the resolution is over, or the owner is called after a pause.
+// EntryDone notes that an entry of a resolution, requested at the time asked, is applied, or will
+// not be. more is set if another entry is needed. EntryDone returns true if that entry is due now;
+// otherwise the resolution is over, or the owner is called after a pause.
 func (rs *Resolutions) EntryDone(x *Resolution, more bool, asked, now time.Time) (due bool) {
 	of := x.of
 	if rs.underWay[of] != x {
@@ -130,7 +131,7 @@ func (rs *Resolutions) EntryDone(x *Resolution, more bool, asked, now time.Time)
 	return false
 }
 
-// EndPause says that the pause of a resolution is over. It returns true if its next entry is due.
+// EndPause ends the pause of a resolution. It returns true if the next entry is due.
 func (rs *Resolutions) EndPause(x *Resolution) (due bool) {
 	due = rs.underWay[x.of] == x && x.pauses
 	x.pauses = x.pauses && !due
@@ -145,7 +146,7 @@ func (rs *Resolutions) endEpoch() {
 	rs.underWay = nil
 }
 
-// release lets go of what a resolution holds that is not among the resolutions any more.
+// release releases the timer and the budget of a resolution that is over.
 func (rs *Resolutions) release(x *Resolution) {
 	if x.timer != nil {
 		x.timer.Stop()
@@ -156,8 +157,8 @@ func (rs *Resolutions) release(x *Resolution) {
 	}
 }
 
-// urgent says whether anything waits for the transaction's locks for which there is to be no pause,
-// or has done so.
+// urgent reports whether a request for which the resolution must not pause waits for the
+// transaction's locks, or has waited.
 func (rs *Resolutions) urgent(x *Resolution, of *Transaction) bool {
 	if x.urgent || rs.config.manualTime() {
 		return true
@@ -166,7 +167,7 @@ func (rs *Resolutions) urgent(x *Resolution, of *Transaction) bool {
 	return x.urgent
 }
 
-// pacing is how many bytes the next entry releases, and with what priority it is paced.
+// pacing returns how many bytes the next entry releases, and with which priority it is paced.
 func (rs *Resolutions) pacing(x *Resolution, of *Transaction, now time.Time) (bytes int,
 	by admission.Priority) {
 	all := rs.table.Len()
@@ -183,7 +184,7 @@ func (rs *Resolutions) pacing(x *Resolution, of *Transaction, now time.Time) (by
 	return loadedBytes, admission.Low
 }
 
-// large says that a transaction has many locks in the partition.
+// large reports that a transaction has many locks in the partition.
 func large(of *Transaction) bool {
 	if of.Locks() >= LargeLocks {
 		return true
@@ -198,7 +199,7 @@ func large(of *Transaction) bool {
 	return bytes >= largeBytes
 }
 
-// awaited says whether any write waits for a transaction's locks.
+// awaited reports whether a write waits for a transaction's locks.
 func awaited(of *Transaction) (any bool) {
 	of.EachWaiter(func(_ string, w *Waiter) { any = any || w.Kind != Resolve })
 	return any

@@ -6,17 +6,17 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// Locks whose client is gone are not left until something happens to meet them.
+// Sweeps release locks whose client is gone, even if no request meets them.
 
 const (
-	// sweepAfter is how old a transaction's latest lock is before it is asked about.
+	// sweepAfter is the age of a transaction's latest lock at which its coordinator is asked.
 	sweepAfter = 2 * time.Second
-	// sweepMost is about how many transactions of a partition one sweep asks.
+	// sweepMost bounds about how many transactions of a partition one sweep asks for.
 	sweepMost = 64
 )
 
-// Sweep asks about transactions that have had locks for a while and that nothing waits for, and has
-// the locks of those that are over released. It is to be called about every second while there are
+// Sweep asks about transactions that have had locks for a while and for which nothing waits, and
+// has the locks of decided ones released. It is to be called about every second while there are
 // locks. physical is the physical clock, in nanoseconds since the epoch.
 func (m *Manager) Sweep(physical int64, now time.Time, work *Work) {
 	if !m.config.Pushes {

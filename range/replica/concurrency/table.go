@@ -10,10 +10,10 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// How locks come and go. What each method requires of a lock is said in package locks.
+// Acquiring and releasing locks. Package locks says what each method requires.
 
-// Table is the lock table of a partition, with what its node counts of all tables. Every change of
-// the locks goes through a method of this type: it counts afterwards.
+// Table is the lock table of a partition, together with its share of the node's counts. Every
+// change of the locks goes through a method of this type, which updates the counts afterwards.
 type Table struct {
 	locks.Table[*Waiter]
 	config *Config
@@ -22,26 +22,26 @@ type Table struct {
 	counted counted
 }
 
-// Held is the number of locks that there are, of keys and of spans. It is an atomic: the owner's
-// lock need not be held.
+// Held returns the number of locks of keys and of spans. It is an atomic: the owner's lock need not
+// be held.
 func (t *Table) Held() int64 { return t.held.Load() }
 
-// Change is what an applied entry does to the lock of a user key.
+// Change is the effect of an applied entry on the lock of a user key.
 type Change struct {
 	Key string
-	// Released: the lock is gone. Otherwise it is of a transaction, and has a state.
+	// Released is set if the lock is gone. Otherwise the other fields describe the lock.
 	Released bool
 	Of       txn.Info
 	State    State
 }
 
-// Reset makes the locks those that a database holds. Nothing may wait.
+// Reset replaces the locks by those found in a database. No request may wait.
 func (t *Table) Reset(found []Change) {
 	t.Table = locks.Table[*Waiter]{}
 	t.Apply(found)
 }
 
-// Apply brings the locks up to what can be read from the engine. It returns the writes that waited
+// Apply updates the locks to what can be read from the engine. It returns the writes that waited
 // for that.
 func (t *Table) Apply(changes []Change) (woken []*Waiter) {
 	for i := range changes {
@@ -56,7 +56,7 @@ func (t *Table) Apply(changes []Change) (woken []*Waiter) {
 	return woken
 }
 
-// Acquire puts a lock in flight, with the proposal that has a sequence.
+// Acquire adds a lock that is in flight, in the proposal with the given sequence.
 func (t *Table) Acquire(key string, of txn.Info, s State, sequence uint64) {
 	t.Table.Acquire(key, of, s, sequence)
 	t.count()
@@ -68,8 +68,8 @@ func (t *Table) AcquireVolatile(key string, of txn.Info, s State) {
 	t.count()
 }
 
-// AcquireSpans makes span locks of what no transaction has of spans, all of that or nothing: it
-// returns false if that is more than may be held (spanBudget).
+// AcquireSpans locks the parts of spans that no transaction holds, all of them or none: it returns
+// false if that exceeds the bound (spanBudget).
 func (t *Table) AcquireSpans(spans iter.Seq2[[]byte, []byte], of txn.Info, s State) bool {
 	count, bytes := 0, 0
 	for start, end := range spans {
@@ -96,17 +96,17 @@ func (t *Table) Release(l *Lock) (woken []*Waiter) {
 	return woken
 }
 
-// DropInFlight forgets all that is in flight, and volatile. Nothing may wait.
+// DropInFlight forgets all locks that are in flight or volatile. No request may wait.
 func (t *Table) DropInFlight() {
 	t.Table.DropInFlight()
 	t.count()
 }
 
-// Full says that n more keys may not be locked.
+// Full reports that n more keys may not be locked.
 func (t *Table) Full(n int) bool { return t.Len()+n > t.config.MaxLocks }
 
-// OnKey is the lock in the way of a write of a key that is of no transaction: of the key, or of a
-// span that it lies in; nil if there is none.
+// OnKey returns the lock in the way of a write without a transaction to a key: a lock of the key,
+// or of a span around it; nil if there is none.
 func (t *Table) OnKey(key []byte) *Lock {
 	if l := t.Get(text(key)); l != nil {
 		return l
@@ -114,8 +114,8 @@ func (t *Table) OnKey(key []byte) *Lock {
 	return t.SpanAt(text(key))
 }
 
-// InSpan is the first lock in the way of a write to all keys of [start, end) that is of no
-// transaction, of a key or of a span, and the first key where it is in the way.
+// InSpan returns the first lock in the way of a write without a transaction to all keys of [start,
+// end), of a key or of a span, and the first key that it blocks.
 func (t *Table) InSpan(start, end []byte) (l *Lock, key string) {
 	if l = t.KeyIn(text(start), text(end), txn.ID{}); l != nil {
 		return l, l.Key
@@ -126,7 +126,7 @@ func (t *Table) InSpan(start, end []byte) (l *Lock, key string) {
 	return nil, ""
 }
 
-// SpanIn is the first span lock of another transaction that has keys in common with [start, end).
+// SpanIn returns the first span lock of another transaction that overlaps [start, end).
 func (t *Table) SpanIn(start, end string, own txn.ID) (found *Lock) {
 	t.EachSpanIn(start, end, func(l *Lock) bool {
 		if l.Transaction.ID != own {
@@ -137,7 +137,7 @@ func (t *Table) SpanIn(start, end string, own txn.ID) (found *Lock) {
 	return found
 }
 
-// SpanOver is the span lock of another transaction that a key lies in; nil if there is none.
+// SpanOver returns the span lock of another transaction around a key; nil if there is none.
 func (t *Table) SpanOver(key string, own txn.ID) *Lock {
 	if l := t.SpanAt(key); l != nil && l.Transaction.ID != own {
 		return l
@@ -145,7 +145,7 @@ func (t *Table) SpanOver(key string, own txn.ID) *Lock {
 	return nil
 }
 
-// KeyIn is the first lock of another transaction on a key of [start, end).
+// KeyIn returns the first lock of another transaction on a key of [start, end).
 func (t *Table) KeyIn(start, end string, own txn.ID) (found *Lock) {
 	t.Each(start, end, func(l *Lock) bool {
 		if l.Transaction.ID != own {
@@ -156,11 +156,13 @@ func (t *Table) KeyIn(start, end string, own txn.ID) (found *Lock) {
 	return found
 }
 
-// SpansInTheWay is the first span lock of another transaction that has keys in common with spans,
-// and the first such key. oldest says that the transaction is older than all that have one.
+// SpansInTheWay returns the first span lock of another transaction that overlaps spans, and the
+// first overlapping key. oldest reports that the transaction is older than all owners of such
+// locks.
 //
-// A transaction that is the oldest acquires the rest of the spans at once: it would wait until all
-// of them are free at one moment otherwise, which among many that have one each may never come.
+// The oldest transaction acquires the free parts of the spans at once. Otherwise it would wait
+// until all are free at one moment, which may never happen among many transactions that have one
+// each.
 func (t *Table) SpansInTheWay(spans iter.Seq2[[]byte, []byte], begun hlc.Timestamp, id txn.ID) (
 	first *Lock, key string, oldest bool) {
 	oldest = true
@@ -183,8 +185,8 @@ func (t *Table) SpansInTheWay(spans iter.Seq2[[]byte, []byte], begun hlc.Timesta
 	return first, key, oldest
 }
 
-// Intents is how many keys are locked by transactions that write them, by what this replica has
-// applied: what is on its way does not count.
+// Intents returns how many keys are locked by transactions that write them, as applied on this
+// replica; entries on their way do not count.
 func (t *Table) Intents() (n int) {
 	t.EachTransaction(func(x *Transaction) bool {
 		x.Each(func(l *Lock) bool {
@@ -198,7 +200,7 @@ func (t *Table) Intents() (n int) {
 	return n
 }
 
-// Holds says that a transaction has a lock here that is not about to go.
+// Holds reports that a transaction has a lock here that is not being released.
 func (t *Table) Holds(of *txn.Info) (holds bool) {
 	if x := t.Transaction(of); x != nil {
 		x.Each(func(l *Lock) bool {
@@ -209,10 +211,10 @@ func (t *Table) Holds(of *txn.Info) (holds bool) {
 	return holds
 }
 
-// counted is what the node's gauges and bounds know of a partition's lock table.
+// counted holds a partition's share of the node's gauges and bounds.
 type counted struct{ keys, spans, spanBytes int }
 
-// count brings gauges and bounds up to date.
+// count updates gauges and bounds.
 func (t *Table) count() {
 	before := t.counted
 	now := counted{keys: t.Len(), spans: t.Spans(), spanBytes: t.SpanBytes()}
@@ -229,7 +231,7 @@ func (t *Table) count() {
 	}
 }
 
-// Close takes the locks out of what is counted: the owner is closed.
+// Close removes the locks from the counts, because the owner is closed.
 func (t *Table) Close() {
 	t.config.Metrics.locks.Sub(float64(t.counted.keys))
 	t.config.Metrics.spanLocks.Sub(float64(t.counted.spans))
@@ -239,10 +241,10 @@ func (t *Table) Close() {
 	t.held.Store(0)
 }
 
-// text is a string of the same memory as b, which must not be changed as long as the string lives.
+// text returns a string that aliases b, which must not be changed as long as the string lives.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// LockBytes is about what the release of an applied lock takes in an entry.
+// LockBytes estimates the bytes in an entry that releases an applied lock.
 func LockBytes(l *Lock, committed bool) int {
 	n := len(l.Key) + lockOverhead
 	if committed {
@@ -251,5 +253,5 @@ func LockBytes(l *Lock, committed bool) int {
 	return n
 }
 
-// lockOverhead is about what a lock takes in an entry besides key, value and anchor.
+// lockOverhead estimates the bytes of a lock in an entry besides key, value and anchor.
 const lockOverhead = 128

@@ -12,20 +12,20 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A write that meets a lock which is not its own, of its key or of the span that this lies in,
-// waits for that lock. When the lock is gone, the write goes back to the front of its owner's queue
-// and is evaluated again, as if it had just come: nothing of it has happened. It may then meet
-// another lock.
+// A write that meets another transaction's lock, of its key or of a span around the key, waits for
+// that lock. When the lock is gone, the write returns to the front of its owner's queue and is
+// evaluated again, as if it had just come, because it has had no effect. It may then meet another
+// lock.
 
-// Kind is what a write that waits is, as far as that matters here.
+// Kind classifies a write that waits.
 type Kind uint8
 
 const (
-	// Plain: it is of no transaction.
+	// Plain: it belongs to no transaction.
 	Plain Kind = iota
-	// Acquire: it acquires locks for its transaction, and does nothing else.
+	// Acquire: it only acquires locks for its transaction.
 	Acquire
-	// Commit: it commits its transaction, in one phase.
+	// Commit: it commits its transaction in one phase.
 	Commit
 	// Resolve: it releases the locks of decided transactions. Nothing hurries for it.
 	Resolve
@@ -35,7 +35,7 @@ const (
 type Until = locks.Until
 
 const (
-	// UntilApplied: nothing of the lock is in flight any more. (Or it is gone.)
+	// UntilApplied: no change of the lock is in flight any more, or the lock is gone.
 	UntilApplied = locks.UntilApplied
 	// UntilGone: the lock is gone.
 	UntilGone = locks.UntilGone
@@ -43,85 +43,85 @@ const (
 
 // Waiter is a write that waits for a lock.
 type Waiter struct {
-	// Element is the write. It belongs to the owner.
+	// Element is the owner's write; this package does not use it.
 	Element any
 	// Request is the id of its request.
 	Request mvcc.RequestID
 	Kind    Kind
-	// LowPriority: locks are not released any faster for it.
+	// LowPriority is set if locks are not released any faster for it.
 	LowPriority bool
-	// MayDoNothing: it can be answered, for good, without having written anything (attempts.go).
+	// MayDoNothing is set if it can be answered, for good, without having written anything
+	// (attempts.go).
 	MayDoNothing bool
-	// Transaction is the write's, zero if it has none; Begun is its age.
+	// Transaction is the write's transaction, zero if it has none; Begun is the transaction's
+	// start.
 	Transaction txn.ID
 	Begun       hlc.Timestamp
 	// Deadline is when its caller stops waiting; zero: never.
 	Deadline time.Time
-	// Size is about how large it is, in bytes.
+	// Size estimates its size in bytes.
 	Size int
-	// History is what is known of the write for as long as it lives. This package writes it.
+	// History holds what has happened to the write so far. This package writes it.
 	History *History
 
 	until locks.Until
-	// order numbers the waiters as they come.
+	// order numbers the waiters in the order in which they came.
 	order uint64
 	since time.Time
 }
 
-// History is what a write has met that waits, or has waited. The zero History is of one that has
-// not.
+// History records the waits of a write. The zero value belongs to a write that has not waited.
 type History struct {
-	// Conflict is what it waited for last; nil: it has not waited.
+	// Conflict describes the lock for which it waited last; nil: it has not waited.
 	Conflict *kvpb.Conflict
-	// Retried: a later attempt of the request was evaluated while it waited.
+	// Retried is set if a later attempt of the request was evaluated while it waited.
 	Retried bool
-	// Aborted: its transaction was aborted here while it waited.
+	// Aborted is set if its transaction was aborted here while it waited.
 	Aborted bool
 }
 
-// Until is what it waits for.
+// Until returns what it waits for.
 func (w *Waiter) Until() Until { return w.until }
 
-// Since is since when it waits.
+// Since returns when it began to wait.
 func (w *Waiter) Since() time.Time { return w.since }
 
 func (w *Waiter) age() age { return age{w.Begun, w.Transaction} }
 
-// hurries says that locks are to be released at once for it.
+// hurries reports that locks must be released at once for it.
 func (w *Waiter) hurries() bool { return w.Kind != Resolve && !w.LowPriority }
 
-// Writes are the writes of a partition that wait. The lock table has them, lock by lock.
+// Writes holds the writes of a partition that wait. The lock table has them, lock by lock.
 type Writes struct {
 	config *Config
 	table  *Table
-	// Attempts are the writes that have waited and are not finished.
+	// Attempts holds the writes that have waited and are not finished.
 	Attempts Attempts
-	// order numbers the writes as they come, and bytes is how large those are that still wait.
+	// order is the number of the last write, and bytes the size of the writes that wait.
 	order uint64
 	bytes int
 }
 
-// Disconnected says that a write of a kind is to acquire locks for a client that is not connected
-// any more. If it has waited for one, it would get a lock that nothing releases: a client that died
-// with many requests that wait for one key would hold up others with one after the other, each for
-// as long as it takes until nothing has been heard of it for too long. A client that comes back
-// sends again what it still wants, and then waits at the end of the queue. The owner's lock need
-// not be held.
+// Disconnected reports that a write is to acquire locks for a client that is not connected any
+// more. If such a write has waited, it would get a lock that nothing releases: a client that died
+// with many requests waiting for one key would block others with one after the other, each until
+// the client counts as silent. A client that comes back sends again the requests that it still
+// wants, and they wait at the end of the queue. The owner's lock need not be held.
 func (ws *Writes) Disconnected(k Kind, client uint64) bool {
 	return k == Acquire && ws.config.Disconnected != nil && ws.config.Disconnected(client)
 }
 
 func (ws *Writes) disconnected(w *Waiter) bool { return ws.Disconnected(w.Kind, w.Request.Client) }
 
-// MayWait says whether one more write, of a size, may wait.
+// MayWait reports whether one more write, of a size, may wait.
 func (ws *Writes) MayWait(size int) bool {
 	waiting := ws.table.Waiters()
 	return waiting < ws.config.MaxWaiters &&
 		(waiting == 0 || ws.bytes+size <= ws.config.MaxWaiterBytes)
 }
 
-// Wait has a write wait for a lock that is in its way at a key, behind all that wait for the lock
-// already. Manager.Reevaluate is to follow.
+// Wait makes a write wait for a lock at a key, behind all that wait for that lock already. The
+// owner must call Manager.Reevaluate afterwards.
 func (ws *Writes) Wait(w *Waiter, l *Lock, key string, until Until, now time.Time) {
 	w.History.Conflict = &kvpb.Conflict{Key: []byte(key), Transaction: l.Transaction.ID.Bytes()}
 	ws.order++
@@ -135,7 +135,7 @@ func (ws *Writes) Wait(w *Waiter, l *Lock, key string, until Until, now time.Tim
 	}
 }
 
-// InOrder puts writes that were woken into the order in which they came.
+// InOrder sorts woken writes into the order in which they came.
 func InOrder(woken []*Waiter) {
 	order := func(a, b *Waiter) int { return cmp.Compare(a.order, b.order) }
 	if !slices.IsSortedFunc(woken, order) {
@@ -143,8 +143,8 @@ func InOrder(woken []*Waiter) {
 	}
 }
 
-// Leave notes that writes which were woken, in the present leadership epoch, wait no longer, and
-// puts them into the order in which they came.
+// Leave notes that woken writes, of the present leadership epoch, wait no longer, and sorts them
+// into the order in which they came.
 func (ws *Writes) Leave(woken []*Waiter) {
 	InOrder(woken)
 	for _, w := range woken {
@@ -152,16 +152,16 @@ func (ws *Writes) Leave(woken []*Waiter) {
 	}
 }
 
-// LeaveOne is Leave of one write.
+// LeaveOne is Leave for one write.
 func (ws *Writes) LeaveOne(w *Waiter) {
 	ws.bytes -= w.Size
 	ws.config.Metrics.lockWaits.Observe(since(w.since))
 }
 
-// WaitAgain has writes that were woken, and that are in order, wait for the lock that their key is
-// under by now. It returns those whose key is free, or their own.
+// WaitAgain makes woken writes, which are in order, wait for the lock that is on their key by now.
+// It returns those whose key is free or locked by their own transaction.
 func (ws *Writes) WaitAgain(woken []*Waiter) (free []*Waiter) {
-	// They come key by key, mostly of one.
+	// The writes come key by key, mostly of one key.
 	for len(woken) > 0 {
 		key := woken[0].History.Conflict.Key
 		n := 1
@@ -178,8 +178,8 @@ func (ws *Writes) WaitAgain(woken []*Waiter) (free []*Waiter) {
 	return free
 }
 
-// waitTogether has writes that have waited for a key, all for the same, wait for a lock, and
-// returns those that do not wait for it.
+// waitTogether makes writes that have waited for one key wait for a lock, and returns those that
+// need not wait for it.
 func (ws *Writes) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
 	conflict := &kvpb.Conflict{Key: waiting[0].History.Conflict.Key,
 		Transaction: l.Transaction.ID.Bytes()}
@@ -197,7 +197,7 @@ func (ws *Writes) waitTogether(l *Lock, waiting []*Waiter) (free []*Waiter) {
 	return free
 }
 
-// Each calls visit for each write that waits, the transaction for which it does, and the key,
+// Each calls visit for each write that waits, with the transaction for which it waits and the key,
 // transaction by transaction.
 func (ws *Writes) Each(visit func(x *Transaction, key string, w *Waiter)) {
 	ws.table.EachAwaited(func(x *Transaction) {

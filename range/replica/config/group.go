@@ -1,10 +1,12 @@
 package config
 
 import (
+	"github.com/tidemarkdb/tidemark/range/admission/workqueue"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -47,6 +49,12 @@ type Pending struct {
 	Reply   func(*kvpb.Response)
 	// Arrived is when the request came; its timeout starts there.
 	Arrived time.Time
+	// Timing has the parts of the request's time; nil if nobody wants to know. It is not used after
+	// Reply.
+	Timing *timing.Request
+	// Share is the place of the request's tenant, who is charged for what the request has cost; nil if
+	// the request did not wait to begin.
+	Share *workqueue.Share
 }
 
 // Deadline returns when the caller of a request stops waiting; zero: never.

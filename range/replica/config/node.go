@@ -7,13 +7,11 @@ import (
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/admission"
-	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/metrics"
 	"github.com/tidemarkdb/tidemark/range/timer"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -22,32 +20,19 @@ import (
 // after the first replica is made.
 type Node struct {
 	Clock *hlc.Clock
-	// ClockTrusted, if not nil, reports whether leaders may rely on Clock. A leader that was
-	// elected while the clock was not believed serves clients once it is (Replica.ClockTrusted). It
-	// must be cheap.
-	ClockTrusted func() bool
+	// Server is the server around the replicas. Default: Alone.
+	Server
 	// Metrics may be nil; then nothing is counted.
 	Metrics *metrics.Metrics
 	// Logger may be nil; then nothing is logged.
 	Logger *slog.Logger
-	// LogBehind, if not nil, reports that too much waits for the raft log to add more. It is called
-	// once for each evaluation.
-	LogBehind func() bool
+	// Disks are those of this node and of others. Default: Alone.
 	Disks
-	// Silent, if not nil, reports that a node which holds replicas of this node's partitions has
-	// not been heard of for an election timeout.
-	Silent func(node keys.NodeID) bool
-	// Covering, if not nil, returns the descriptors that the node knows of the successors of a
-	// partition, itself included, and of the partitions that cover a span of internal keys, nearest
-	// first. They go into the refusal of a request that was routed by an old table. It must be
-	// cheap.
-	Covering func(p *clusterpb.Partition, span keys.Span) []*clusterpb.Partition
+	// Quotas, if not nil, are the quotas of stored bytes.
+	Quotas Quotas
 	// Pusher, if not nil, asks the coordinators of transactions that are in the way. Without it
 	// requests only wait for them.
 	Pusher txn.Pusher
-	// TransactionLimits, if not nil, returns the limits of a keyspace, of which this node need not
-	// have a partition. It must be cheap.
-	TransactionLimits func(keys.KeyspaceID) txn.Limits
 	// AfterFunc calls a function after a time, for commit wait. Default: time.AfterFunc.
 	AfterFunc func(d time.Duration, f func()) timer.Timer
 	// Pool runs work that must not delay the caller of Submit, or the group's workers. Default: a
@@ -59,26 +44,38 @@ type Node struct {
 	Limits
 	// Waits are the clocks that commit wait waits for.
 	Waits commitwait.Clocks
+	// Watch, if not nil, is told of the requests that are answered.
+	Watch Watch
 	// Load measures the foreground load of this node.
 	Load  *admission.Load
 	Hooks Hooks
 }
 
-// Disks reports the room on the disks of this node and of others.
-type Disks struct {
-	// DiskFull, if not nil, reports that there is no room for writes at present. It is called once
-	// for each evaluation.
-	DiskFull func() bool
-	// RoomShare returns the smallest share of the reserve whose entries are proposed and stored
-	// while DiskFull is true; if it returns NoShare or is nil, no entries are.
-	RoomShare func() group.Share
-	// PeerTakes, if not nil, reports whether another node stores entries of a share.
-	PeerTakes func(node keys.NodeID, share group.Share) bool
-	// WithoutRoom, if not nil, reports that another node's disk is below its reserve, so that its
-	// followers store nothing. AnyWithoutRoom reports that this may be so of some node, and is
-	// cheap. Both must be set, or neither.
-	WithoutRoom    func(node keys.NodeID) bool
-	AnyWithoutRoom func() bool
+// Watch is told of requests that have a timing, before they are answered. It must be cheap, must not
+// block, and keeps nothing of what it is given. It is safe for concurrent use.
+type Watch interface {
+	// Answered is told the command of a request, and the answer that the client gets.
+	Answered(p *Pending, c *command.Command, response *kvpb.Response)
+}
+
+// Answer counts the answer to a request, and sends it.
+func (n *Node) Answer(p *Pending, c *command.Command, response *kvpb.Response) {
+	n.Metrics.Answered(c, response)
+	if p.Timing != nil {
+		n.Watch.Answered(p, c, response)
+		p.Timing.Release()
+		p.Timing = nil
+	}
+	p.Reply(response)
+}
+
+// Quotas are the quotas of stored bytes that keyspaces have. Safe for concurrent use.
+type Quotas interface {
+	// Full reports whether a keyspace holds as many bytes as its quota allows. It is called for each
+	// write, and must be cheap.
+	Full(keys.KeyspaceID) bool
+	// Refuse counts the refusal of a write to a keyspace that is Full, and returns it as a sentence.
+	Refuse(keys.KeyspaceID) string
 }
 
 // Hooks let tests act in between; all may be nil.
@@ -103,6 +100,12 @@ func (n *Node) Prepare() error {
 	}
 	if n.Logger == nil {
 		n.Logger = slog.New(slog.DiscardHandler)
+	}
+	if n.Server == nil {
+		n.Server = Alone{}
+	}
+	if n.Disks == nil {
+		n.Disks = Alone{}
 	}
 	if n.Metrics == nil {
 		n.Metrics = metrics.New(nil)
@@ -135,7 +138,7 @@ func (n *Node) Tell(response *kvpb.Response, atLeast hlc.Timestamp) {
 
 // LimitsOf returns the limits of a keyspace; zero limits if they are not known.
 func (n *Node) LimitsOf(id keys.KeyspaceID) txn.Limits {
-	if n.TransactionLimits == nil || id == 0 {
+	if id == 0 {
 		return txn.Limits{}
 	}
 	return n.TransactionLimits(id)
@@ -156,9 +159,6 @@ func (n *Node) Asked(batch []*kvpb.Request, now time.Time) {
 		}
 	}
 }
-
-// BelievesClock reports that leaders may rely on the clock.
-func (n *Node) BelievesClock() bool { return n.ClockTrusted == nil || n.ClockTrusted() }
 
 // LockNow returns the time by which waits for locks are measured.
 func (n *Node) LockNow() time.Time {

@@ -55,13 +55,14 @@ func (r *Evaluator) proposeBarrier() {
 	}
 	if successor != 0 && !l.LowDue() {
 		entry.Closed = r.ServedLocked()
-		if entry.HandsOver = r.Node.BelievesClock(); entry.HandsOver {
+		if entry.HandsOver = r.Node.ClockTrusted(); entry.HandsOver {
 			// the time of the hand-over, for the successor
 			entry.Highest = hlc.Timestamp{Wall: r.Node.Clock.Physical()}
 		}
 	}
 	// The barrier counts as in flight, so that its loss is noticed.
-	barrier := &machine.Entry{Sequence: entry.Sequence, Term: term, At: time.Now()}
+	barrier := &machine.Entry{Sequence: entry.Sequence, Term: term}
+	barrier.At = time.Now()
 	r.Mu.InFlight = append(r.Mu.InFlight, barrier)
 	r.Node.Metrics.Writes.Proposals.Inc()
 	r.Mu.Unlock()

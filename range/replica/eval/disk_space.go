@@ -10,13 +10,7 @@ import (
 
 // diskSpace looks where there is space for writes. It is called once for each evaluation.
 func (r *Evaluator) diskSpace(descriptor *clusterpb.Partition) diskSpace {
-	here := r.Node.DiskFull == nil || !r.Node.DiskFull()
-	if r.Node.AnyWithoutRoom == nil {
-		if here {
-			return spaceEnough
-		}
-		return spaceNowhere
-	}
+	here := !r.Node.DiskFull()
 	if here && !r.Node.AnyWithoutRoom() {
 		return spaceEnough
 	}
@@ -31,7 +25,7 @@ func (r *Evaluator) diskSpace(descriptor *clusterpb.Partition) diskSpace {
 			takes[id] = here
 		case r.Node.WithoutRoom(node):
 			full++
-		case r.Node.Silent == nil || !r.Node.Silent(node):
+		case !r.Node.Silent(node):
 			takes[id] = true
 		}
 	}
@@ -70,18 +64,15 @@ func (r *Evaluator) takes(replica *clusterpb.Replica, share group.Share) bool {
 	node := keys.NodeID(replica.GetNode())
 	switch {
 	case keys.ReplicaID(replica.GetReplica()) == r.Self:
-		if r.Node.DiskFull == nil || !r.Node.DiskFull() {
+		if !r.Node.DiskFull() {
 			return true
 		}
-		own := group.NoShare
-		if r.Node.RoomShare != nil {
-			own = r.Node.RoomShare()
-		}
+		own := r.Node.RoomShare()
 		return own != group.NoShare && share >= own
-	case r.Node.Silent != nil && r.Node.Silent(node):
+	case r.Node.Silent(node):
 		return false
 	}
-	return r.Node.PeerTakes == nil || r.Node.PeerTakes(node, share)
+	return r.Node.PeerTakes(node, share)
 }
 
 // MayCollect reports whether there is room for the entries of garbage collection.
@@ -140,13 +131,32 @@ func (e *evaluation) refusedForSpace(w *write) (refused bool) {
 	if e.space == spaceElsewhere {
 		response = e.r.Refuse.HandsOver(w.pending.Request)
 	}
+	e.refuseOutcome(w, response)
+	return true
+}
+
+// refusedForQuota refuses a write whose outcome would add to a keyspace that holds as much as its
+// quota allows, as refusedForSpace does.
+func (e *evaluation) refusedForQuota(w *write) (refused bool) {
+	quotas, id := e.r.Node.Quotas, keys.KeyspaceID(e.Descriptor.GetKeyspace())
+	if quotas == nil || !quotas.Full(id) || w.pending.Request.Background {
+		return false
+	}
+	if share, needs := e.share(); !needs || share != group.NoShare {
+		return false
+	}
+	e.refuseOutcome(w, e.r.Refuse.QuotaExceeded(w.pending.Request, quotas.Refuse(id)))
+	return true
+}
+
+// refuseOutcome refuses a write after its evaluation.
+func (e *evaluation) refuseOutcome(w *write, response *kvpb.Response) {
 	if !w.mayDoNothing() || !e.leased || !e.inEpoch() {
 		e.refuse(w, response)
-		return true
+		return
 	}
 	// The proof is that of any answer by reading: the request has written no version here, and an
 	// earlier attempt that arrives late has no effect.
 	response.Error.NotExecuted = true
 	e.answerNothingDone(w, response, 0)
-	return true
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
+	"github.com/tidemarkdb/tidemark/range/timing"
 )
 
 var evaluations = sync.Pool{New: func() any { return new(evaluation) }}
@@ -78,6 +79,9 @@ func (e *evaluation) take() step {
 		default:
 			r.open, r.evaluating, e.pass = e, false, nil
 			e.proposal.Gathers = true
+			if e.proposal.Gathered.IsZero() {
+				e.proposal.Gathered = time.Now()
+			}
 			return stepStop
 		}
 	} else if !r.readyLocked() {
@@ -131,7 +135,7 @@ func (e *evaluation) run() {
 	r := e.r
 	r.Node.Metrics.Writes.Queued.Sub(float64(len(e.writes)))
 	e.now = time.Now()
-	e.logBehind = r.Node.LogBehind != nil && r.Node.LogBehind()
+	e.logBehind = r.Node.LogBehind()
 	e.Descriptor = r.Descriptor()
 	e.space, e.reserve = r.diskSpace(e.Descriptor), group.NoShare
 	if e.space == spaceNowhere {
@@ -143,6 +147,7 @@ func (e *evaluation) run() {
 		if hook := r.Node.Hooks.Evaluate; hook != nil {
 			hook()
 		}
+		e.writes[i].pending.Timing.EnterAt(timing.Evaluate, e.now)
 		e.evaluate(&e.writes[i], &e.internal)
 		e.handOver(&e.internal)
 	}
@@ -288,7 +293,7 @@ func (e *evaluation) carryOut(w *write) (again bool) {
 	q := w.pending.Request
 	var err error
 	e.later = false
-	if e.refusedForSpace(w) {
+	if e.refusedForSpace(w) || e.refusedForQuota(w) {
 		return false
 	}
 	switch e.Outcome {

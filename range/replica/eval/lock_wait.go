@@ -1,9 +1,12 @@
 package eval
 
 import (
+	"strings"
+
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -85,6 +88,10 @@ func (e *evaluation) waitLocked(w *write, l *lock, key string,
 	if !r.Mu.Locks.Writes.MayWait(w.size) {
 		return r.Refuse.Overloaded(w.pending.Request, "writes wait for transactions' locks")
 	}
+	if t := w.pending.Timing; t != nil {
+		t.Enter(timing.Lock)
+		t.Block(timing.Blocked{Key: strings.Clone(key), Transaction: l.Transaction.ID.String()})
+	}
 	r.Mu.Locks.Writes.Wait(w.waiter(), l, key, until, e.now)
 	e.reevaluate = true
 	return nil
@@ -99,6 +106,7 @@ func (r *Evaluator) RequeueLocked(woken []*concurrency.Waiter) {
 	writes := make([]write, len(woken))
 	for i, p := range woken {
 		writes[i] = *writeOf(p)
+		writes[i].pending.Timing.Enter(timing.Queue)
 	}
 	r.queue.PushFront(writes)
 	r.Node.Metrics.Writes.Queued.Add(float64(len(writes)))

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -11,6 +12,8 @@ import (
 type OwnEntry struct {
 	Term, Sequence uint64
 	Accepted       bool
+	// Times are those of the log entry, up to the begin of its application.
+	Times group.Times
 	// Versions are the versions that the entry wrote, if it is a transaction's.
 	Versions []OwnVersion
 }
@@ -32,6 +35,7 @@ func (r *Evaluator) OwnAppliedLocked(end *Ending, o *OwnEntry) *machine.Entry {
 		return nil // the entry was given up
 	}
 	first := r.Mu.InFlight[0]
+	first.Log = o.Times
 	if !o.Accepted || o.Sequence != first.Sequence {
 		// An earlier entry was lost, or this entry was evaluated on top of a lost one: no entry in
 		// flight will have an effect.
@@ -84,6 +88,7 @@ func (r *Evaluator) Answer(p *machine.Entry, highest hlc.Timestamp) {
 			}
 			// All clients share the response, which is not changed.
 			a.Response.Now, a.Response.ClockUntrusted = now, !trusted
+			p.Pass(a.Pending.Timing)
 			r.Send(a)
 		}
 	}

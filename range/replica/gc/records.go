@@ -3,9 +3,6 @@ package gc
 import (
 	"bytes"
 	"context"
-	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -103,7 +100,7 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 	if !g.Replica.Enter() {
 		return chunk, errClosed
 	}
-	err := g.eachAnchored(chunk.span,
+	err := eachAnchored(g.State, chunk.span,
 		func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
 			if n == g.Chunk.Scanned || records == g.Chunk.Versions || participants >= g.Chunk.Scanned {
 				chunk.next = bytes.Clone(key)
@@ -145,31 +142,6 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 	return chunk, ctx.Err()
 }
 
-// eachAnchored calls visit for the locks and records in a span of state keys, until visit returns
-// false. n counts the calls from 0; value is valid until visit returns, and nil for locks.
-func (g *Collector) eachAnchored(span keys.Span,
-	visit func(n int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error)) error {
-	n := -1
-	return storage.Each(g.State, span, func(i *pebble.Iterator) (more bool, err error) {
-		_, suffix, err := keys.DecodeAnchorKey(i.Key())
-		if err != nil {
-			return false, fmt.Errorf("%w: %w", storage.ErrRecord, err)
-		}
-		of, id := txn.Classify(suffix)
-		var value []byte
-		if of != txn.AnchoredLock {
-			if value, err = i.ValueAndErr(); err != nil {
-				return false, err
-			}
-		}
-		n++
-		if more, err = visit(n, i.Key(), of, id, value); err != nil {
-			err = fmt.Errorf("record %s: %w", keys.PrettyState(i.Key()), err)
-		}
-		return more, err
-	})
-}
-
 // foundRecords is the result of a look at the anchored records.
 type foundRecords struct {
 	// old are the keys of the records that may be removed.
@@ -182,7 +154,7 @@ type foundRecords struct {
 // oldRecords finds the records of a chunk that may be removed at a threshold.
 func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
 	err error) {
-	err = g.eachAnchored(chunk.span,
+	err = eachAnchored(g.State, chunk.span,
 		func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
 			var old bool
 			var err error

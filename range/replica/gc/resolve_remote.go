@@ -3,12 +3,9 @@ package gc
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/range/replica/storage"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
@@ -25,7 +22,7 @@ func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
 	for more := true; more; {
 		more = false
 		var chunk []txn.Committed
-		err := g.eachAnchored(span,
+		err := eachAnchored(g.State, span,
 			func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
 				if of != txn.AnchoredRecord {
 					return true, nil
@@ -70,18 +67,6 @@ func (g *Collector) ResolveRemote(ctx context.Context) (left int, err error) {
 		}
 	}
 	return left, nil
-}
-
-// committed returns the committed transaction whose record is at a state key of a partition.
-func committed(d *clusterpb.Partition, key []byte, id txn.ID, record *txn.Record) (txn.Committed,
-	error) {
-	anchor, _, err := keys.DecodeAnchorKey(key)
-	if err != nil {
-		return txn.Committed{}, fmt.Errorf("%w: %w", storage.ErrRecord, err)
-	}
-	return txn.Committed{ID: id, Keyspace: keys.KeyspaceID(d.GetKeyspace()),
-		Anchor: keys.UserKey(d, anchor), At: record.Timestamp,
-		Participants: record.Participants}, nil
 }
 
 // elsewhere returns the participants that are not in the partition's keyspace.

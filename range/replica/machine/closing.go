@@ -24,7 +24,7 @@ func (r *Machine) Closable() (at hlc.Timestamp, term uint64) {
 	}
 	// INVARIANT: the clock is read before the lease is looked at.
 	wall, trusted := r.Node.Clock.PhysicalReading()
-	if !trusted || wall <= lag || !r.Node.BelievesClock() {
+	if !trusted || wall <= lag || !r.Node.ClockTrusted() {
 		return hlc.Timestamp{}, 0
 	}
 	term, leased := r.Group.Lease()

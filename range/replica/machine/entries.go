@@ -5,11 +5,13 @@ import (
 	"unsafe"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/txn"
 )
@@ -115,7 +117,7 @@ func (p *entries) LoadOf(key []byte, at hlc.Timestamp) *Entry {
 type Entry struct {
 	Sequence uint64
 	Term     uint64
-	At       time.Time
+	EntryTimes
 	// Writes are the pending writes of the entry, in the order of evaluation. Machine.Mu guards
 	// them until the entry is applied.
 	Writes []*proposal.Write
@@ -144,6 +146,35 @@ type Entry struct {
 	Standing bool
 	// Right is the change of statistics in the part that is to split off.
 	Right proposal.Delta
+}
+
+// EntryTimes says how long an entry took from its evaluation to its application. Times that are not
+// known are zero.
+type EntryTimes struct {
+	// At is when the entry was complete, and about to be proposed.
+	At time.Time
+	// Gathered is when the entry began to wait for room among the entries in flight. It may take in
+	// more writes from then on.
+	Gathered time.Time
+	// Log are the times of the log, known when the entry is applied.
+	Log group.Times
+}
+
+// Pass enters the times of an applied entry into the timing of one of its requests.
+func (p *Entry) Pass(t *timing.Request) {
+	if t == nil {
+		return
+	}
+	t.EnterAt(timing.Latch, p.Gathered)
+	if synced := p.Log.Synced; synced.IsZero() || !synced.Before(p.Log.Applying) {
+		// A quorum had the entry before the leader's log: nobody waited for that.
+		t.EnterAt(timing.Replicate, p.At)
+	} else {
+		t.EnterAt(timing.Log, p.At)
+		t.EnterAt(timing.Sync, p.Log.Writing)
+		t.EnterAt(timing.Replicate, synced)
+	}
+	t.EnterAt(timing.Apply, p.Log.Applying)
 }
 
 // Waiter is a read that waits for an entry to be applied, or for locks.

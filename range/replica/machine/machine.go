@@ -20,6 +20,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/refusal"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/range/replica/tscache"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
@@ -125,7 +126,7 @@ func (u *Unavailable) Refuse(r *Machine, q *kvpb.Request) *kvpb.Response {
 // opened while the node's clock came to be believed may miss that call, so its first request looks.
 func (r *Machine) LowDueLocked() bool {
 	l := &r.Mu.Leadership
-	if !l.LowDue() || !l.IsLeader || !r.Node.BelievesClock() {
+	if !l.LowDue() || !l.IsLeader || !r.Node.ClockTrusted() {
 		return l.LowDue()
 	}
 	clock := r.Node.Clock
@@ -257,6 +258,7 @@ func (r *Machine) Send(a *Answer) {
 		r.Reply(a.Pending, a.Command, a.Response)
 		return
 	}
+	a.Pending.Timing.Enter(timing.Clock)
 	if h := (&heldAnswer{*a, r}); !r.HeldAnswers.Hold(a.Hold, h) {
 		h.Refuse()
 	}
@@ -274,6 +276,5 @@ func (r *Machine) Reply(p config.Pending, c *command.Command, response *kvpb.Res
 	if response.Now == nil {
 		r.Node.Tell(response, hlc.Timestamp{})
 	}
-	r.Node.Metrics.Answered(c, response)
-	p.Reply(response)
+	r.Node.Answer(&p, c, response)
 }

@@ -15,7 +15,7 @@ type published struct {
 	// coming is the generation of the next descriptor, set before a part of the present
 	// descriptor's span leaves the state. Otherwise it is an earlier generation.
 	coming atomic.Uint64
-	// consumedBy is the partition that has consumed this one. It is set as soon as that partition
+	// subsumedBy is the partition that has consumed this one. It is set as soon as that partition
 	// serves the span.
 	subsumedBy atomic.Pointer[clusterpb.Partition]
 }
@@ -39,10 +39,10 @@ func (p *published) Publish(d *clusterpb.Partition, index uint64) {
 // descriptor's span leaves the state.
 func (p *published) Announce(generation uint64) { p.coming.Store(generation) }
 
-// Consumed notes the partition that serves the span from now on.
+// Subsumed notes the partition that serves the span from now on.
 func (p *published) Subsumed(by *clusterpb.Partition) { p.subsumedBy.Store(by) }
 
-// ConsumedBy returns the partition that has consumed this one on this node; nil if there is none.
+// SubsumedBy returns the partition that has consumed this one on this node; nil if there is none.
 func (p *published) SubsumedBy() *clusterpb.Partition { return p.subsumedBy.Load() }
 
 // MovedFrom returns nil if the partition is unchanged since a generation; otherwise it returns the

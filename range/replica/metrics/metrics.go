@@ -15,7 +15,7 @@ import (
 )
 
 // Index of an outcome: 0 is success, 1 + code is an error.
-const outcomeCount = 2 + int(kvpb.ErrorCode_ACCESS_UNKNOWN)
+const outcomeCount = 2 + int(kvpb.ErrorCode_QUOTA_EXCEEDED)
 
 // Metrics are the counters that the replicas of a node share. There are none for single partitions,
 // since a node holds ten thousand.

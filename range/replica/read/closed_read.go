@@ -7,6 +7,7 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
 	"github.com/tidemarkdb/tidemark/range/replica/machine"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -87,6 +88,7 @@ func (r *Reader) readClosed(rd *read) {
 		refusal = r.Refuse.Overloaded(q, "reads wait for what this replica has not applied, or heard of")
 	default:
 		r.Mu.WaitingReads++
+		rd.pending.Timing.Enter(timing.Proof)
 		r.reads.closed = append(r.reads.closed, rd)
 		if r.Node.Hooks.LockTime == nil {
 			c.timer = r.Node.AfterFunc(min(patience, check), func() { r.lookClosed(rd) })
@@ -236,7 +238,10 @@ func (r *Reader) RunTimers() {
 func (r *Reader) ResumeClosed(ready []*read) {
 	for _, rd := range ready {
 		rd.closed.stop()
-		if !r.GoActive(func() { r.readClosed(rd) }) {
+		if !r.GoActive(func() {
+			rd.pending.Timing.Enter(timing.Evaluate)
+			r.readClosed(rd)
+		}) {
 			r.endRead(rd, r.Refuse.Overloaded(rd.pending.Request, "reads are being served by this server"))
 		}
 	}

@@ -1,5 +1,7 @@
 package read
 
+import "github.com/tidemarkdb/tidemark/range/timing"
+
 // heldRead is a read that commit wait holds back: a commitwait.Held. It counts as a waiting read.
 type heldRead struct {
 	rd *read
@@ -10,6 +12,7 @@ type heldRead struct {
 // now.
 func (h heldRead) Release() {
 	h.r.WaitsNoMore(1)
+	h.rd.pending.Timing.Enter(timing.Evaluate)
 	h.r.serve(h.rd)
 }
 
@@ -27,6 +30,7 @@ func (r *Reader) holdRead(rd *read) bool {
 	full := r.TooManyReadsLocked()
 	if !full {
 		r.Mu.WaitingReads++
+		rd.pending.Timing.Enter(timing.Clock)
 	}
 	r.Mu.Unlock()
 	switch q := rd.pending.Request; {

@@ -88,10 +88,8 @@ func (r *Reader) InspectTransactions(q *kvpb.Request,
 			shown[i].IdleMicros = uint64(record.Idle.Microseconds())
 		}
 	}
-	if address != nil {
-		for _, live := range shown {
-			live.ClientAddress = address(live.Client)
-		}
+	for _, live := range shown {
+		live.ClientAddress = address(live.Client)
 	}
 	m.Transactions = shown
 	return &kvpb.Response{Id: q.Id,

@@ -1,11 +1,14 @@
 package read
 
 import (
+	"strings"
+
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/mvcc"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/concurrency"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 	"github.com/tidemarkdb/tidemark/txn"
@@ -62,6 +65,11 @@ func (r *Reader) waitForLocksLocked(rd *read) (step readStep, blocked bool) {
 	}
 	w.Element, w.Deadline = rd, rd.pending.Deadline()
 	step = readStep{do: readWait, work: new(concurrency.Work)}
+	if t := rd.pending.Timing; t != nil {
+		t.Enter(timing.Lock)
+		t.Block(timing.Blocked{Key: strings.Clone(b.Locks[0].Key),
+			Transaction: b.Locks[0].Transaction.ID.String()})
+	}
 	r.Mu.Locks.WaitForAll(&b, r.Node.LockNow(), step.work)
 	return step, true
 }
@@ -85,6 +93,7 @@ func lookForBlockers(rd *read, b *concurrency.Blockers) {
 func (rd *read) ResumeUnlocked() {
 	r := rd.r
 	if !r.GoActive(func() {
+		rd.pending.Timing.Enter(timing.Evaluate)
 		if rd.latest() && rd.wait.Settled.Less(rd.wait.Committed) {
 			r.Node.Metrics.Reads.MovedCommit.Inc()
 		}

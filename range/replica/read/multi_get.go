@@ -61,8 +61,7 @@ func (n *Multi) MultiGet(pending config.Pending, find Finder) {
 	}
 	response.Id = q.Id
 	n.Tell(response, wire.FromTimestamp(q.GetMultiGet().GetAt()))
-	n.Metrics.Answered(command.MultiGet, response)
-	pending.Reply(response)
+	n.Answer(&pending, command.MultiGet, response)
 	command.ReleaseRows(response.GetMultiGet().GetRows())
 }
 

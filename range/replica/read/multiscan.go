@@ -14,6 +14,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/commitwait"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/refusal"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
@@ -40,8 +41,8 @@ type Merged struct {
 }
 
 // MergeScan reads a page of several partitions, or finds a snapshot timestamp for reading them
-// (answerMoment), and answers once. The caller has checked that the partitions are of one keyspace
-// and no more than MaxMerged.
+// (answerTimestamp), and answers once. The caller has checked that the partitions are of one
+// keyspace and no more than MaxMerged.
 func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 	m := multiscans.Get().(*multiscan)
 	m.node, m.pending = n, pending
@@ -52,6 +53,7 @@ func (n *Multi) MergeScan(pending config.Pending, partitions []Merged) {
 		UncertainUntil: c.UncertainUntil}}
 	m.timestampOnly = wire.FromTimestamp(c.At).IsZero()
 	m.open.Store(int32(len(partitions)) + 1)
+	pending.Timing.Enter(timing.Latch) // until all partitions are ready
 	for i := range partitions {
 		p, given := &m.parts[i], &partitions[i]
 		p.scan, p.replica, p.refusal = m, given.Reader, given.Refusal
@@ -82,7 +84,7 @@ type multiscan struct {
 	node    *Multi
 	pending config.Pending
 	parts   []multiscanPart
-	// momentOnly is set if the request asks for a snapshot timestamp, and reads nothing.
+	// timestampOnly is set if the request asks for a snapshot timestamp, and reads nothing.
 	timestampOnly bool
 	// read are the parts that are read; sources are what the merge reads of them.
 	read    []*multiscanPart
@@ -139,6 +141,7 @@ func (m *multiscan) settled() {
 	case m.timestampOnly:
 		m.answerTimestamp()
 	default:
+		m.pending.Timing.Enter(timing.Queue)
 		m.node.scans.add(m)
 	}
 }
@@ -170,6 +173,7 @@ func (m *multiscan) serve(open *openReplicas) {
 		})
 	}
 	began := time.Now()
+	m.pending.Timing.EnterAt(timing.Evaluate, began)
 	response, held := m.page()
 	if held {
 		return // another goroutine may use m by now
@@ -219,6 +223,7 @@ func (m *multiscan) page() (_ *kvpb.Response, held bool) {
 		}
 		if !result.CommitWaitUntil.IsZero() && !m.node.Waits.Passed(result.CommitWaitUntil) {
 			command.ReleaseRows(rows)
+			m.pending.Timing.Enter(timing.Clock)
 			if !m.node.scans.hold(m, result.CommitWaitUntil) {
 				return refusal.New(m.pending.Request, kvpb.ErrorCode_OVERLOADED,
 					"too many reads of this server wait for commits that are not to be seen yet; try again "+
@@ -286,8 +291,7 @@ func (m *multiscan) failed(err error) *kvpb.Response {
 func (m *multiscan) answer(response *kvpb.Response, at hlc.Timestamp) {
 	response.Id = m.pending.Request.Id
 	m.node.Tell(response, at)
-	m.node.Metrics.Answered(command.MergeScan, response)
-	m.pending.Reply(response)
+	m.node.Answer(&m.pending, command.MergeScan, response)
 	command.ReleaseRows(response.GetMergeScan().GetRows())
 	m.release()
 }
@@ -457,8 +461,8 @@ func (o *openReplicas) close() {
 // cache, and writes in flight are not waited for: the reads at M do that. M may be ahead of this
 // server's clock, which does no harm.
 
-// answerMoment answers a request for a snapshot timestamp. Its parts have their timestamps, or have
-// refused.
+// answerTimestamp answers a request for a snapshot timestamp. Its parts have their timestamps, or
+// have refused.
 func (m *multiscan) answerTimestamp() {
 	var at hlc.Timestamp
 	for i := range m.parts {

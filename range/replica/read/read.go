@@ -10,6 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/replica/command"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/replica/leadership"
+	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 	"github.com/tidemarkdb/tidemark/rpc/wire"
@@ -159,6 +160,7 @@ func (r *Reader) proveLocked(rd *read) readStep {
 			"reads wait for a confirmation of its leadership"))
 	}
 	rd.term = r.Mu.Leadership.Term
+	rd.pending.Timing.Enter(timing.Proof)
 	r.Mu.WaitingReads++
 	if !r.reads.confirm(rd) {
 		return readStep{do: readWait}
@@ -184,6 +186,7 @@ func (r *Reader) confirmed(reads []*read, err error) {
 	resume := func() {
 		r.confirm()
 		for _, rd := range reads {
+			rd.pending.Timing.Enter(timing.Evaluate)
 			switch {
 			case err == nil:
 				r.admit(rd, rd.term, true)
@@ -248,6 +251,7 @@ func (r *Reader) registerLocked(rd *read) readStep {
 		return refuseStep(r.Refuse.Overloaded(rd.pending.Request, "reads wait for writes in flight"))
 	}
 	r.Mu.WaitingReads++
+	rd.pending.Timing.Enter(timing.Latch)
 	wait.Waiters = append(wait.Waiters, rd)
 	r.Node.Metrics.Reads.Waited.Inc()
 	if wait.Gathers {
@@ -280,6 +284,7 @@ func (rd *read) Resume() {
 }
 
 func (r *Reader) resumed(rd *read) {
+	rd.pending.Timing.Enter(timing.Evaluate)
 	if moved := r.moved(rd); moved != nil {
 		r.endRead(rd, moved)
 		return
@@ -309,8 +314,10 @@ func (r *Reader) serve(rd *read) {
 		r.serveNow(rd)
 		return
 	}
+	rd.pending.Timing.Enter(timing.Queue)
 	if !r.GoLong(func() {
 		began := time.Now()
+		rd.pending.Timing.EnterAt(timing.Evaluate, began)
 		r.serveNow(rd)
 		r.Work.Span(began)
 	}) {

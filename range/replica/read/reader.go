@@ -113,8 +113,8 @@ type read struct {
 	// part is set if the partition is one of several that are read together: the read does not read
 	// the engine by itself.
 	part part
-	// momentOnly is set if nothing is read: the read is ready when its timestamp is known; see
-	// answerMoment.
+	// timestampOnly is set if nothing is read: the read is ready when its timestamp is known; see
+	// answerTimestamp.
 	timestampOnly bool
 	wanted
 	// term is that of the leadership that admitted the read, while it waits for a read index.

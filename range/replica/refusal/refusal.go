@@ -70,9 +70,6 @@ func (r *Refuser) NotLeader(q *kvpb.Request) *kvpb.Response {
 // lostQuorum names the nodes that do not answer, if so many do not that no replica can lead;
 // otherwise it is empty.
 func (r *Refuser) lostQuorum() string {
-	if r.Node.Silent == nil {
-		return ""
-	}
 	var voters int
 	var silent []string
 	is := map[keys.ReplicaID]bool{}
@@ -213,14 +210,19 @@ func (r *Refuser) DiskFull(q *kvpb.Request, descriptor *clusterpb.Partition) *kv
 		"%s: reads go on, and writes as soon as there is free disk space", r.whoIsFull(descriptor))
 }
 
+// QuotaExceeded refuses a write that would add to a keyspace which holds as much as its quota
+// allows.
+func (r *Refuser) QuotaExceeded(q *kvpb.Request, text string) *kvpb.Response {
+	return r.refuse(q, kvpb.ErrorCode_QUOTA_EXCEEDED, "%s", text)
+}
+
 // whoIsFull names the nodes whose disks are full.
 func (r *Refuser) whoIsFull(descriptor *clusterpb.Partition) string {
 	var full []string
 	for _, replica := range descriptor.GetReplicas() {
 		node := keys.NodeID(replica.GetNode())
 		own := keys.ReplicaID(replica.GetReplica()) == r.Self
-		if own && r.Node.DiskFull != nil && r.Node.DiskFull() || !own && r.Node.WithoutRoom != nil &&
-			r.Node.WithoutRoom(node) {
+		if own && r.Node.DiskFull() || !own && r.Node.WithoutRoom(node) {
 			full = append(full, "node "+node.String())
 		}
 	}

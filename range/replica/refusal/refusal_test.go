@@ -20,6 +20,14 @@ type led struct {
 
 func (l led) Leader() (keys.ReplicaID, uint64) { return l.leader, 1 }
 
+// silentNodes is a server that hears nothing of some nodes.
+type silentNodes struct {
+	config.Alone
+	down map[keys.NodeID]bool
+}
+
+func (s silentNodes) Silent(n keys.NodeID) bool { return s.down[n] }
+
 // A refusal says what is so: which node leads, and that nodes are down only if some are.
 func TestRefusalsSayWhatIsSo(t *testing.T) {
 	d := &clusterpb.Partition{Id: 100}
@@ -27,8 +35,7 @@ func TestRefusalsSayWhatIsSo(t *testing.T) {
 		d.Replicas = append(d.Replicas, &clusterpb.Replica{Replica: id + 1, Node: 11 + id})
 	}
 	down := make(map[keys.NodeID]bool)
-	node := &config.Node{Clock: hlc.NewClock(nil, nil),
-		Silent: func(n keys.NodeID) bool { return down[n] }}
+	node := &config.Node{Clock: hlc.NewClock(nil, nil), Server: silentNodes{down: down}}
 	refuse := &Refuser{Partition: 100, Self: 1, Group: led{leader: 2}, Node: node,
 		Descriptor: func() *clusterpb.Partition { return d }}
 	q := &kvpb.Request{Partition: 100}

@@ -36,10 +36,7 @@ func (r *Refuser) Problem(q *kvpb.Request, p *request.Problem) *kvpb.Response {
 // describe adds the present descriptors to a refusal: of this replica's partition, and of those
 // that have the keys of the request, as far as this node knows.
 func (r *Refuser) describe(q *kvpb.Request, descriptor *clusterpb.Partition, e *kvpb.Error) {
-	e.Partitions = []*clusterpb.Partition{descriptor}
-	if r.Node.Covering != nil {
-		e.Partitions = r.Node.Covering(descriptor, asked(q, descriptor))
-	}
+	e.Partitions = r.Node.Covering(descriptor, asked(q, descriptor))
 	e.Leader = r.leaderHint()
 }
 

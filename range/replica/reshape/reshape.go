@@ -27,7 +27,7 @@ type Replica interface {
 	// ProposeThaw is Propose for an entry that ends the freeze of the partition: it is evaluated
 	// during the freeze, before all that waits for its end.
 	ProposeThaw(ctx context.Context, evaluate func(Evaluation) (bool, error)) error
-	// Consumed returns an error if another partition has taken over the replica's span.
+	// Subsumed returns an error if another partition has taken over the replica's span.
 	Subsumed() error
 	// EndSplitStats ends the count for a split that did not take place.
 	EndSplitStats(t *SplitStats)

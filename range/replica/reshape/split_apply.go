@@ -72,14 +72,12 @@ func DecodeSplit(now *clusterpb.Partition, p *proposal.Entry, change bool) (*Spl
 }
 
 // Stage adds the effects of a split to a batch. applied is the parent's record after the entry.
-// childState, if not nil, decides what the split does for the child on this node.
+// childState decides what the split does for the child on this node.
 func (s *Split) Stage(batch *engine.StateBatch, applied *storage.Record,
 	childState func(child *clusterpb.Partition) (ChildState, error)) (err error) {
 	s.Right.SplitIndex = applied.Index
-	if childState != nil {
-		if s.ChildState, err = childState(s.Right); err != nil {
-			return err
-		}
+	if s.ChildState, err = childState(s.Right); err != nil {
+		return err
 	}
 	left, err := proto.Marshal(s.Left)
 	if err != nil {

@@ -185,7 +185,7 @@ func (t *Table) overlappingLocked(id keys.PartitionID, span keys.Span,
 	return 0
 }
 
-// Consumed returns the partitions that, by a descriptor, were merged into its partition or into one
+// Subsumed returns the partitions that, by a descriptor, were merged into its partition or into one
 // of its ancestors, and that have a part of its span on this node.
 func (t *Table) Subsumed(d *clusterpb.Partition) (all []*clusterpb.Partition) {
 	t.mu.Lock()

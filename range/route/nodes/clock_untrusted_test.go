@@ -13,7 +13,7 @@ import (
 // the clock estimate; the session takes it in.
 func TestUntrustedClockIsNoSample(t *testing.T) {
 	clock := &clock.Clock{}
-	l := &Lane{Node: &Node{of: &Nodes{config: Config{Clock: clock}}}}
+	l := &Lane{Node: &Node{of: &shared{config: Config{Clock: clock}}}}
 	for _, untrusted := range []bool{true, false} {
 		now := &kvpb.Timestamp{Wall: 1e18}
 		if untrusted {

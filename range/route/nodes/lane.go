@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/range/route/lifetime"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
@@ -71,9 +72,44 @@ func (l *Lane) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	if err != nil {
 		return nil, &client.ErrStreamBroken{Cause: err}
 	}
-	waiting := l.Await()
+	if err := l.hold(ctx, r); err != nil {
+		return nil, err
+	}
+	waiting := l.Await(ctx, r)
 	response, err := c.Do(ctx, r)
 	return l.Received(waiting, response, err)
+}
+
+// hold waits before a request is sent to a node that refuses requests. Its error is that of a
+// request that was not sent.
+func (l *Lane) hold(ctx context.Context, r *kvpb.Request) error {
+	n := l.Node
+	if !n.pace.active.Load() || priorityOf(ctx) == kvpb.Priority_PRIORITY_HIGH || !waitsToBegin(r) {
+		return nil
+	}
+	d := n.pace.delay(time.Now(), n.of.random())
+	if d <= 0 {
+		return nil
+	}
+	n.of.config.Held.Add(d.Seconds())
+	if err := n.of.config.Life.Pause(ctx, d); err != nil {
+		return fmt.Errorf("%w: %w", client.ErrNotSent, err)
+	}
+	return nil
+}
+
+// waitsToBegin says that a request is of a kind that waits in the queue of a node, and may be
+// refused there. Others are never held back: requests that end transactions, for which others wait,
+// and the pings by which the watchdog sees whether a node is alive.
+func waitsToBegin(r *kvpb.Request) bool {
+	switch r.Command.(type) {
+	case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_MultiGet, *kvpb.Request_Scan,
+		*kvpb.Request_MergeScan, *kvpb.Request_Count, *kvpb.Request_Put, *kvpb.Request_Delete,
+		*kvpb.Request_CompareAndSwap, *kvpb.Request_Increment, *kvpb.Request_WriteBatch,
+		*kvpb.Request_DeleteRange, *kvpb.Request_Load, *kvpb.Request_Prepare:
+		return true
+	}
+	return false
 }
 
 // Awaited is a request that waits for its answer.
@@ -82,22 +118,32 @@ type Awaited struct {
 	// from is when it is sent, if it samples the time.
 	from    time.Time
 	sampled bool
+	span    calltrace.Span
 }
 
 // Abandon notes that the request was not sent, or that its answer counts no more.
-func (w Awaited) Abandon() { w.tick.Add(-1) }
+func (w Awaited) Abandon() {
+	w.tick.Add(-1)
+	w.span.Answered(nil, errAbandoned)
+}
 
-// Await notes that a request is about to be sent.
-func (l *Lane) Await() Awaited {
+var errAbandoned = errors.New("it was not sent, or its answer counts no more")
+
+// Await notes that a request is about to be sent, and has the request carry the priority and the
+// span in ctx.
+func (l *Lane) Await(ctx context.Context, r *kvpb.Request) Awaited {
 	w := Awaited{tick: &l.waiting[l.Node.of.ticks.Load()%tickRing]}
 	w.from, w.sampled = l.Node.of.config.Clock.SampleDue(l.Node.of.ticks.Load())
 	w.tick.Add(1)
+	r.Priority = priorityOf(ctx)
+	w.span = l.Node.of.config.Tracer.Request(ctx, r, uint64(l.Node.ID))
 	return w
 }
 
 // Received takes in the answer to a request, or that there is none.
 func (l *Lane) Received(w Awaited, response *kvpb.Response, err error) (*kvpb.Response, error) {
-	w.Abandon()
+	w.tick.Add(-1)
+	w.span.Answered(response, err)
 	if errors.Is(err, client.ErrClosed) {
 		// It was given up between stream and Do.
 		return nil, &client.ErrStreamBroken{Cause: err}
@@ -105,6 +151,7 @@ func (l *Lane) Received(w Awaited, response *kvpb.Response, err error) (*kvpb.Re
 	if err == nil {
 		s := l.Node.of
 		l.answered.Add(1)
+		l.Node.pace.answered(response)
 		s.config.Clock.Hear(response.Now)
 		if w.sampled && !response.ClockUntrusted {
 			s.config.Clock.Sample(wire.FromTimestamp(response.Now), w.from, time.Now())

@@ -21,7 +21,7 @@ const pingTimeout = time.Second
 
 // Node is a data node as the sender sees it. It lives as long as the Sender: ids are never reused.
 type Node struct {
-	of *Nodes
+	of *shared
 	ID keys.NodeID
 	// Lanes never change.
 	Lanes []*Lane
@@ -39,6 +39,7 @@ type Node struct {
 	Latency  Latency
 	wanted   atomic.Uint32
 	pinging  atomic.Bool
+	pace     pace
 	// Owed is how many answers it owes to reads that may go to any replica.
 	Owed atomic.Int64
 

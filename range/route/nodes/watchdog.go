@@ -7,21 +7,11 @@ import (
 )
 
 const (
-	// watchdogTick is how often the watchdog looks.
-	watchdogTick = 200 * time.Millisecond
 	// pingAfter ticks of silence a ping shows whether the node is alive and merely slow with what
 	// it was asked.
 	pingAfter = 2
 	// silentAfter ticks of silence, ping included, the node is given up.
 	silentAfter = 5
-	// stuckAfter ticks a request is sent again, although its node answers others: it must have been
-	// lost.
-	stuckAfter = 100
-	// Patience is how long a request waits at its node, for a lock or in a queue, before the node
-	// says so and the request is sent again: not so long that it is taken for lost.
-	Patience = stuckAfter * watchdogTick / 2
-	// tickRing is above stuckAfter, so that a slot of the ring is empty when its turn comes again.
-	tickRing = 128
 	// pingTicks lie between two pings of a node whose latency is wanted.
 	pingTicks = 5
 	// MaxPings is how many nodes are pinged at a time.
@@ -29,6 +19,9 @@ const (
 )
 
 var errStuck = errors.New("a request was not answered")
+
+// Watch starts the watchdog.
+func (s *Nodes) Watch() { s.config.Life.Go(s.watch) }
 
 // watch notices nodes from which nothing comes while requests wait for them: a stopped process
 // keeps its connections, and nothing else would tell. It counts by ticks, so that a request costs a

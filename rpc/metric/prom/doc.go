@@ -1,2 +1,2 @@
-// Package prom shows metrics of package metric to Prometheus.
+// Package prom exports metrics of package metric to Prometheus.
 package prom

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/metric"
 )
 
-// Registry registers collectors with r; nil if that is nil.
+// Registry returns a metric.Registry that registers collectors with r; nil if r is nil.
 func Registry(r prometheus.Registerer) metric.Registry {
 	if r == nil {
 		return nil
@@ -35,7 +35,7 @@ func (r registry) Register(c metric.Collector) error {
 // Unregister implements metric.Registry.
 func (r registry) Unregister(c metric.Collector) { r.registerer.Unregister(newCollector(c)) }
 
-// collector is a metric.Collector as Prometheus wants it.
+// collector adapts a metric.Collector to Prometheus.
 type collector struct {
 	of   metric.Collector
 	desc *prometheus.Desc

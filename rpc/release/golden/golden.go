@@ -13,14 +13,14 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/release"
 )
 
-// Record is one example of a format: what an encoder has made of a fixed value.
+// Record is one example of a format: the encoding of a fixed value.
 type Record struct {
-	// Name says what the example shows. It has no spaces.
+	// Name describes the example. It has no spaces.
 	Name string
 	Data []byte
 }
 
-// At is the active level that an encoder is asked at.
+// At returns an Active at a level, for an encoder.
 func At(l release.Level) *release.Active {
 	a := &release.Active{}
 	a.Raise(l)
@@ -28,7 +28,8 @@ func At(l release.Level) *release.Active {
 }
 
 // Check fails the test unless encode makes, at every level from release v0.1 on, the bytes of the
-// golden files, and decode takes each of them. decode may be nil for what is only compared.
+// golden files, and decode accepts each of them. decode may be nil for records that are only
+// compared.
 func Check(t *testing.T, format string, encode func(*release.Active) []Record,
 	decode func(Record) error) {
 	t.Helper()
@@ -60,7 +61,8 @@ func Check(t *testing.T, format string, encode func(*release.Active) []Record,
 	}
 }
 
-// Path is where the golden file of a format lies, from the folder of the package that is tested.
+// Path returns the path of a format's golden file, relative to the folder of the package under
+// test.
 func Path(l release.Level, format string) string {
 	return filepath.Join("testdata", "golden", fmt.Sprintf("level%d", uint32(l)), format)
 }
@@ -80,7 +82,7 @@ func compare(t *testing.T, path string, level release.Level, want, got []Record)
 	}
 }
 
-// advice says what to do about bytes that differ from those of a level.
+// advice says what to do if bytes differ from those of a level.
 func advice(level release.Level) string {
 	const gate = "put the change behind a gate of the next level (docs/contributing.md, \"A change " +
 		"of a format\")"
@@ -91,7 +93,7 @@ func advice(level release.Level) string {
 	return gate
 }
 
-// write writes a golden file, and returns what is in it.
+// write writes a golden file, and returns its content.
 func write(t *testing.T, path, format string, level release.Level, records []Record) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -24,7 +24,7 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/peerpb"
 )
 
-// act is one kind of abuse. play goes on until ctx ends; its error counts only as a finding.
+// act is one kind of abuse. play runs until ctx ends. Its error counts only if it is a finding.
 type act struct {
 	name string
 	play func(ctx context.Context, s *stranger) error
@@ -52,8 +52,8 @@ var all = []act{
 	{"HTTP port", httpPort},
 }
 
-// The beginning of a connection of package rpc/transport, and its frames, written anew here: what
-// abuses the protocol does not use the code that keeps it.
+// The beginning of a connection of package rpc/transport, and its frames. They are written again
+// here, because abuse of the protocol must not use the code that keeps the protocol's rules.
 const (
 	preface    = "\x01tidemark 1\n"
 	protocol   = "tidemark/1"
@@ -64,7 +64,7 @@ func frame(length uint32, content []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, length), content...)
 }
 
-// open begins a connection with a hello.
+// open opens a connection and sends a hello.
 func (s *stranger) open(ctx context.Context, hello []byte) (net.Conn, error) {
 	conn, err := s.connect(ctx, protocol)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *stranger) open(ctx context.Context, hello []byte) (net.Conn, error) {
 	return conn, err
 }
 
-// clientHello is that of a client.
+// clientHello is the hello of a client.
 func clientHello(client, stream uint64) []byte {
 	b, _ := (&kvpb.BatchRequest{Hello: &kvpb.Hello{Client: client, Stream: stream}}).MarshalVT()
 	return append([]byte{'c'}, b...)
@@ -91,7 +91,7 @@ func message(requests ...*kvpb.Request) []byte {
 	return frame(uint32(len(b)), b)
 }
 
-// repeat plays something again and again.
+// repeat calls play again and again.
 func repeat(ctx context.Context, pause time.Duration, play func() error) (err error) {
 	for rest(ctx, pause) {
 		if err = play(); err != nil {
@@ -151,7 +151,7 @@ func oversizedFrames(ctx context.Context, s *stranger) error {
 		if err != nil {
 			return err
 		}
-		// It stays open: what was sent is to be held.
+		// The connection stays open, so that the server has to keep what was sent.
 		if _, err := conn.Write(frame(80<<20, nil)); err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func slowBytes(ctx context.Context, s *stranger) error {
 	return nil
 }
 
-// forgedPeers says to be another server's host.
+// forgedPeers pretends to be another server's host.
 func forgedPeers(ctx context.Context, s *stranger) error {
 	return repeat(ctx, time.Millisecond, func() error {
 		realm := []string{"data", "core", "", "nonsense"}[s.random.IntN(4)]
@@ -230,7 +230,7 @@ func (s *stranger) grpc(ctx context.Context) (*grpc.ClientConn, error) {
 		}))
 }
 
-// forgedServers asks what only servers may.
+// forgedServers makes calls that only servers may make.
 func forgedServers(ctx context.Context, s *stranger) error {
 	conn, err := s.grpc(ctx)
 	if err != nil {
@@ -342,7 +342,7 @@ func floodOfRequests(ctx context.Context, s *stranger) error {
 	return nil
 }
 
-// stalledReader asks a lot, and reads no answer.
+// stalledReader requests a lot, and reads no answer.
 func stalledReader(ctx context.Context, s *stranger) error {
 	for range 20 {
 		go func() {
@@ -361,7 +361,7 @@ func stalledReader(ctx context.Context, s *stranger) error {
 	return nil
 }
 
-// hostileRequests are well formed, and ask for nonsense.
+// hostileRequests sends requests that are well formed but make no sense.
 func hostileRequests(ctx context.Context, s *stranger) error {
 	conn, err := s.open(ctx, clientHello(s.random.Uint64()|1, 1))
 	if err != nil {
@@ -415,7 +415,7 @@ func hostileRequests(ctx context.Context, s *stranger) error {
 	return nil
 }
 
-// emptyOperations are small where they are sent, and large where they are decoded.
+// emptyOperations sends requests that are small on the wire and large when decoded.
 func emptyOperations(ctx context.Context, s *stranger) error {
 	batch := &kvpb.WriteBatchRequest{}
 	for range 250_000 {
@@ -437,7 +437,7 @@ func emptyOperations(ctx context.Context, s *stranger) error {
 	})
 }
 
-// calls opens a connection of HTTP/2 by hand.
+// calls opens an HTTP/2 connection without a client library.
 func (s *stranger) calls(ctx context.Context) (*http2.Framer, error) {
 	conn, err := s.connect(ctx, "h2")
 	if err != nil {
@@ -494,7 +494,7 @@ func incompleteCalls(ctx context.Context, s *stranger) error {
 	})
 }
 
-// resetCalls begins calls and takes them back (CVE-2023-44487).
+// resetCalls begins calls and resets them (CVE-2023-44487).
 func resetCalls(ctx context.Context, s *stranger) error {
 	return repeat(ctx, 10*time.Millisecond, func() error {
 		f, err := s.calls(ctx)

@@ -13,16 +13,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// bombsAtOnce is how many messages are sent at a time that are small where they are sent and large
-// where they are worked on.
+// bombsAtOnce is the number of concurrent messages that are small on the wire and large in memory.
 const bombsAtOnce = 100
 
-// Bombs are the acts that have servers hold much memory for few bytes.
+// Bombs says whether an act makes servers use much memory for few bytes.
 func Bombs(name string) bool {
 	return name == "empty operations" || name == "empty calls" || name == "packed loads"
 }
 
-// encoded is a message that is encoded already, and encodedCodec sends it.
+// encoded is an encoded message. encodedCodec sends it unchanged.
 type encoded []byte
 
 type encodedCodec struct{}
@@ -36,9 +35,9 @@ func (encodedCodec) Marshal(v any) ([]byte, error) { return v.(encoded), nil }
 // Unmarshal implements encoding.Codec.
 func (encodedCodec) Unmarshal([]byte, any) error { return nil }
 
-// emptyCalls are transactions of the etcd API of a MiB of empty operations.
+// emptyCalls sends transactions of the etcd API with a MiB of empty operations.
 func emptyCalls(ctx context.Context, s *stranger) error {
-	const operation = "\x12\x00" // of the list success, without content
+	const operation = "\x12\x00" // an entry of the list success, without content
 	bomb := encoded(bytes.Repeat([]byte(operation), 520_000))
 	var conns []*grpc.ClientConn
 	for range 10 {
@@ -63,7 +62,7 @@ func emptyCalls(ctx context.Context, s *stranger) error {
 	return nil
 }
 
-// packedLoads are blocks of records that are twenty times as large when they are unpacked.
+// packedLoads sends blocks of records that are twenty times as large when unpacked.
 func packedLoads(ctx context.Context, s *stranger) error {
 	b := []byte{1, 1} // version and form
 	b = binary.AppendUvarint(b, 1)
@@ -78,7 +77,7 @@ func packedLoads(ctx context.Context, s *stranger) error {
 				if err != nil {
 					return
 				}
-				for id := range uint64(64) { // of some partition this server is the leader, in some term
+				for id := range uint64(64) { // this server leads some of these partitions, in some term
 					q := &kvpb.Request{Id: id + 1, Sequence: id + 1, Partition: 100 + id%16, Term: 1 + id/16,
 						Generation: 1, Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{First: []byte("a"),
 							Last: []byte("b"), Block: b, Records: 1}}}

@@ -1,11 +1,11 @@
-// Package abuse plays hostile clients against the ports of servers: what is malformed, oversized,
-// half-open, slow, forged, replayed, or simply too much. Each act (acts.go) does one of these for a
-// while; Run draws acts from a seed, several at a time.
+// Package abuse plays hostile clients against the ports of servers: malformed, oversized,
+// half-open, slow, forged and replayed input, or too much of it. Each act (acts.go) does one of
+// these for a while. Run draws acts from a seed, several at a time.
 //
-// Acts come from loopback addresses of their own (127.0.0.2 and up) where there are any, so that
-// they are other hosts than honest clients. With TLS a stranger may have no certificate, or one of
-// a client.
+// Acts use their own loopback addresses (127.0.0.2 and up) if the machine has them, so that they
+// look like other hosts than the honest clients. With TLS a stranger has no certificate, or the
+// certificate of a client.
 //
-// An act that finds something says so by an error: a stranger was taken for a server. That servers
-// live, answer honest clients, and lose nothing is for the caller to see.
+// An act reports a finding by an error: for example, a stranger was accepted as a server. The
+// caller checks that servers live, answer honest clients, and lose no data.
 package abuse

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Config says how much is done.
+// Config configures Run.
 type Config struct {
 	Target Target
-	// Seed is what acts are drawn from: the same seed, the same acts at the same times.
+	// Seed determines the acts and their times.
 	Seed uint64
-	// Parallel is how many acts run at a time. Longest is for how long one may go on.
+	// Parallel is the number of acts at a time. Longest is the longest time of an act.
 	Parallel int
 	Longest  time.Duration
-	// Only, if not nil, says which acts there are, by their names.
+	// Only, if not nil, selects acts by their names.
 	Only func(name string) bool
-	// Begins, if not nil, is told of each act.
+	// Begins, if not nil, is called at the beginning of each act.
 	Begins func(name string, takes time.Duration)
 }
 
-// Report is what was done.
+// Report says what was done.
 type Report struct {
 	Acts               map[string]int
 	Bytes, Connections int64
-	// Found is what no stranger may be able to do.
+	// Found has the findings.
 	Found error
 }
 
@@ -75,13 +75,13 @@ func Run(ctx context.Context, c Config) Report {
 	return report
 }
 
-// finding is something that no stranger may be able to do.
+// finding is something that a stranger was able to do and must not be able to do.
 type finding struct{ what string }
 
 // Error implements error.
 func (f *finding) Error() string { return f.what }
 
-// Names are those of all acts.
+// Names returns the names of all acts.
 func Names() (names []string) {
 	for _, a := range all {
 		names = append(names, a.name)

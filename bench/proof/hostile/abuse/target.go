@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Target is what is abused.
+// Target is the cluster that is abused.
 type Target struct {
-	// Addresses are of servers, HTTP those of their HTTP ports.
+	// Addresses are addresses of servers. HTTP has the addresses of their HTTP ports.
 	Addresses, HTTP []string
 	// Cluster is the id of the cluster, for strangers that know it.
 	Cluster uint64
 	// TLS is nil without TLS. It has the certificate of a client.
 	TLS *tls.Config `json:"-"`
-	// Keyspace is one that exists.
+	// Keyspace is the name of an existing keyspace.
 	Keyspace string
 }
 
@@ -26,9 +26,9 @@ type Target struct {
 type stranger struct {
 	*Target
 	random *rand.Rand
-	// from is its address.
+	// from is the stranger's address.
 	from net.IP
-	// bytes and connections count what it has sent and opened.
+	// bytes and connections count the sent bytes and the opened connections.
 	bytes, connections *atomic.Int64
 }
 
@@ -69,7 +69,7 @@ func (s *stranger) connect(ctx context.Context, protocol string) (net.Conn, erro
 	return over, nil
 }
 
-// counted counts what is written.
+// counted counts the bytes that are written.
 type counted struct {
 	net.Conn
 	bytes *atomic.Int64

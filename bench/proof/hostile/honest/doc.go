@@ -1,3 +1,3 @@
-// Package honest is the load of honest clients beside hostile ones: it measures how long they wait,
-// and knows what was acknowledged to them.
+// Package honest is the load of honest clients while hostile ones abuse the servers. It measures
+// latencies, and knows which writes were acknowledged.
 package honest

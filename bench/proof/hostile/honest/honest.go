@@ -14,8 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// Load writes and reads registers, each of one client's. Registers count up: what is acknowledged
-// has to be there, and nothing that was never written.
+// Load writes and reads registers. Only one client uses a register. Its values increase: every
+// acknowledged value must be there, and no value that was never written.
 type Load struct {
 	keyspace *kv.Keyspace
 	clients  []*client
@@ -29,14 +29,14 @@ type client struct {
 	number int
 
 	mu sync.Mutex
-	// acknowledged and attempted are the highest of each register.
+	// acknowledged and attempted are the highest such values of each register.
 	acknowledged, attempted [registers]int
 	latencies               *hdrhistogram.Histogram // in microseconds
 	failures                int
 	failure                 error
 }
 
-// Start begins a load of so many clients. Each makes a request every interval.
+// Start starts a load with several clients. Each client makes a request every interval.
 func Start(ctx context.Context, keyspace *kv.Keyspace, clients int, interval time.Duration) *Load {
 	l := &Load{keyspace: keyspace}
 	ctx, l.cancel = context.WithCancel(ctx)
@@ -48,7 +48,7 @@ func Start(ctx context.Context, keyspace *kv.Keyspace, clients int, interval tim
 	return l
 }
 
-// timeout is how long a request may be tried.
+// timeout is the deadline of a request with its retries.
 const timeout = 30 * time.Second
 
 func (l *Load) run(ctx context.Context, c *client, interval time.Duration) {
@@ -99,7 +99,8 @@ func (l *Load) one(ctx context.Context, c *client, r int, write bool) error {
 	return nil
 }
 
-// ErrLost: something that was acknowledged is not there, or something is that was never written.
+// ErrLost says that an acknowledged value is missing, or that a value is there that was never
+// written.
 var ErrLost = errors.New("an acknowledged write is lost")
 
 // check reads a register. Only its client writes it, one write at a time.
@@ -124,27 +125,27 @@ func (l *Load) check(ctx context.Context, c *client, r int) error {
 	return nil
 }
 
-// Measured is how long requests took, since the last call of Measure.
+// Measured has the measurements since the last call of Measure.
 type Measured struct {
 	Requests, Failures int
 	// Failure is one of the failures.
 	Failure       error
 	P50, P99, Max time.Duration
-	// Latencies are those of all requests, in microseconds.
+	// Latencies has the latencies of all requests, in microseconds.
 	Latencies *hdrhistogram.Histogram
 }
 
-// NewHistogram is one for latencies in microseconds, with a precision of three digits.
+// NewHistogram returns a histogram for latencies in microseconds, with a precision of three digits.
 func NewHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, (10 * timeout).Microseconds(), 3)
 }
 
-// Quantile is a latency of a histogram: 99 is the 99th percentile.
+// Quantile returns a quantile of a histogram: 99 is the 99th percentile.
 func Quantile(h *hdrhistogram.Histogram, percent float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(percent)) * time.Microsecond
 }
 
-// Measure takes what was measured since the last call.
+// Measure returns the measurements since the last call.
 func (l *Load) Measure() (m Measured) {
 	m.Latencies = NewHistogram()
 	for _, c := range l.clients {
@@ -170,7 +171,7 @@ func (l *Load) Stop() {
 	l.running.Wait()
 }
 
-// Verify reads everything, through a keyspace that may be of another client, after Stop.
+// Verify reads all registers after Stop. The keyspace may belong to another client.
 func (l *Load) Verify(ctx context.Context, keyspace *kv.Keyspace) error {
 	l.keyspace = keyspace
 	for _, c := range l.clients {

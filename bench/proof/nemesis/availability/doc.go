@@ -1,10 +1,10 @@
-// Package availability measures for how long partitions do not answer, and sums that up by kind of
-// fault.
+// Package availability measures how long partitions do not answer, and sums the pauses up by kind
+// of fault.
 //
-// A Meter takes every answer of a stream of small requests to each partition. Between Begin and End
-// it knows the longest time without an answer of each partition: what a fault kept away. A Sample
-// is what one fault did, a Table the figures of many, by kind.
+// A Meter records every answer in a stream of small requests to each partition. Between Begin and
+// End it finds each partition's longest time without an answer. A Sample has the pause that one
+// fault caused. A Table has the figures of many faults, by kind.
 //
-// A pause is measured from the last answer before it, or from Begin if that is later, to the first
-// answer after it. The measure is therefore only as fine as the requests are frequent.
+// A pause is measured from the last answer before the pause, or from Begin if Begin is later, to
+// the first answer after the pause. So the interval between requests limits the precision.
 package availability

@@ -8,16 +8,16 @@ import (
 // Gap is a time without an answer.
 type Gap struct{ From, To time.Time }
 
-// Length is how long it was.
+// Length returns the duration of the gap.
 func (g Gap) Length() time.Duration { return g.To.Sub(g.From) }
 
-// Meter watches the answers of some partitions. Its methods are safe for concurrent use.
+// Meter watches the answers of partitions. Its methods are safe for concurrent use.
 type Meter struct {
 	mu struct {
 		sync.Mutex
 		begin time.Time
 		last  []time.Time // of each partition's latest answer
-		asked []time.Time // when what was answered last was asked
+		asked []time.Time // when the request of that answer was sent
 		worst []Gap
 	}
 }
@@ -29,7 +29,7 @@ func NewMeter(n int) *Meter {
 	return m
 }
 
-// Answered takes an answer to a request of a partition.
+// Answered records an answer to a request to a partition.
 func (m *Meter) Answered(partition int, asked, answered time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,7 +39,7 @@ func (m *Meter) Answered(partition int, asked, answered time.Time) {
 	m.mu.last[partition], m.mu.asked[partition] = answered, asked
 }
 
-// gapLocked is the gap of a partition that ends now.
+// gapLocked returns the gap of a partition that ends now.
 func (m *Meter) gapLocked(partition int, now time.Time) Gap {
 	from := m.mu.last[partition]
 	if from.Before(m.mu.begin) {
@@ -51,7 +51,7 @@ func (m *Meter) gapLocked(partition int, now time.Time) Gap {
 	return Gap{from, now}
 }
 
-// Begin forgets all gaps: what counts from now on begins at now, or later.
+// Begin removes all gaps. Gaps that count begin at now or later.
 func (m *Meter) Begin(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,8 +59,8 @@ func (m *Meter) Begin(now time.Time) {
 	clear(m.mu.worst)
 }
 
-// End is the longest gap of each partition since Begin; one that is going on counts with what it
-// has lasted.
+// End returns the longest gap of each partition since Begin. A gap that has not ended counts with
+// its duration so far.
 func (m *Meter) End(now time.Time) []Gap {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *Meter) End(now time.Time) []Gap {
 	return gaps
 }
 
-// Silent lists the partitions that have answered nothing that was asked at t or later.
+// Silent lists the partitions that have not answered any request that was sent at t or later.
 func (m *Meter) Silent(t time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // Pace counts the answers of some partitions. Its methods are safe for concurrent use.
 type Pace struct{ answers []atomic.Int64 }
 
-// Count is how many answers each partition had given at a time.
+// Count has the number of answers of each partition at a time.
 type Count struct {
 	At      time.Time
 	Answers []int64
@@ -17,7 +17,7 @@ type Count struct {
 // NewPace counts the answers of n partitions.
 func NewPace(n int) *Pace { return &Pace{answers: make([]atomic.Int64, n)} }
 
-// Answered takes an answer of a partition.
+// Answered records an answer of a partition.
 func (p *Pace) Answered(partition int) { p.answers[partition].Add(1) }
 
 // Now is the present count.
@@ -29,7 +29,8 @@ func (p *Pace) Now() Count {
 	return c
 }
 
-// Rate is how many answers a second some partitions have given together between two counts.
+// Rate returns the number of answers a second that some partitions have given together between two
+// counts.
 func Rate(from, to Count, partitions []int) float64 {
 	sum := int64(0)
 	for _, p := range partitions {

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Sample is what one fault did: the longest pause of any partition.
+// Sample is the result of one fault: the longest pause of any partition.
 type Sample struct {
 	Kind   string        `json:"kind"`
 	What   string        `json:"what"`
 	Hold   time.Duration `json:"hold_ns"`
 	Writes time.Duration `json:"writes_ns"`
 	Reads  time.Duration `json:"reads_ns"`
-	// Quorum says that every partition had a majority of its replicas that could serve, and clients
-	// reached them.
+	// Quorum is true if every partition had a majority of its replicas that could serve, and clients
+	// reached those replicas.
 	Quorum bool `json:"quorum"`
-	// LeftOut, if not empty, is why the sample says nothing about the servers.
+	// LeftOut, if not empty, is the reason why the sample says nothing about the servers.
 	LeftOut string `json:"left_out,omitempty"`
 }
 
@@ -29,7 +29,8 @@ type Figures struct {
 	Max    time.Duration `json:"max_ns"`
 }
 
-// FiguresOf sums up; of nothing everything is 0. Quantiles are of the nearest rank.
+// FiguresOf sums durations up. Without durations all figures are 0. Quantiles are by the nearest
+// rank.
 func FiguresOf(all []time.Duration) Figures {
 	if len(all) == 0 {
 		return Figures{}
@@ -41,8 +42,8 @@ func FiguresOf(all []time.Duration) Figures {
 	return Figures{Median: rank(0.5), P90: rank(0.9), Max: sorted[len(sorted)-1]}
 }
 
-// Row is the figures of one kind of fault, of those faults of it that left every partition its
-// quorum or of those that did not.
+// Row has the figures of one kind of fault. There is a row for the faults that left every partition
+// its quorum, and a row for the faults that did not.
 type Row struct {
 	Kind    string  `json:"kind"`
 	Quorum  bool    `json:"quorum"`
@@ -92,7 +93,7 @@ func Table(samples []Sample) []Row {
 	return rows
 }
 
-// Markdown writes rows as a table; times are in seconds.
+// Markdown returns rows as a table. Times are in seconds.
 func Markdown(rows []Row) string {
 	var b strings.Builder
 	b.WriteString("| fault | every partition keeps a quorum | faults | lasting (median, max) | " +

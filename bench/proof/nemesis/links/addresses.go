@@ -2,18 +2,18 @@ package links
 
 import "fmt"
 
-// The addresses of namespaces lie in 198.18.0.0/15, which is set aside for the testing of networks
-// (RFC 2544) and not routed.
+// The addresses of namespaces are in 198.18.0.0/15, which is reserved for tests of networks (RFC
+// 2544) and not routed.
 const (
 	subnetFormat = "198.18.77.%d"
 	subnetBits   = 24
 	clientsIP    = "198.18.77.254"
 	bridge       = Prefix + "br"
-	// maxServers keeps addresses and names within bounds.
+	// maxServers bounds the number of servers, so that addresses and names are valid.
 	maxServers = 64
 )
 
-// ip is the address of a host.
+// ip returns the address of a host.
 func ip(h Host) string {
 	if h == Clients {
 		return clientsIP
@@ -21,7 +21,8 @@ func ip(h Host) string {
 	return fmt.Sprintf(subnetFormat, int(h)+1)
 }
 
-// hostOf is the host with an address whose last byte is given; ok says whether there is one.
+// hostOf returns the host whose address ends with the given byte. ok reports whether there is such
+// a host.
 func hostOf(last byte, servers int) (h Host, ok bool) {
 	switch {
 	case last == 254:
@@ -33,13 +34,13 @@ func hostOf(last byte, servers int) (h Host, ok bool) {
 	}
 }
 
-// namespace is the name of a server's namespace.
+// namespace returns the name of a server's namespace.
 func namespace(h Host) string { return fmt.Sprintf("%s%d", Prefix, int(h)+1) }
 
-// veth is the name of a server's end of the cable at the bridge.
+// veth returns the name of the bridge's end of a server's virtual cable.
 func veth(h Host) string { return fmt.Sprintf("%sv%d", Prefix, int(h)+1) }
 
-// tunnel is the name of a host's TUN device.
+// tunnel returns the name of a host's TUN device.
 func tunnel(h Host) string {
 	if h == Clients {
 		return Prefix + "t0"
@@ -47,7 +48,7 @@ func tunnel(h Host) string {
 	return fmt.Sprintf("%st%d", Prefix, int(h)+1)
 }
 
-// inside is the arguments of ip for a command in the namespace of a host.
+// inside returns the arguments of ip(8) that run a command in the namespace of a host.
 func inside(h Host, args ...string) []string {
 	if h == Clients {
 		return args

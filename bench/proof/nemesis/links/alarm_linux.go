@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm waits for short times, exactly, by a timer of the kernel's. The zero alarm is ready; it is
-// of one goroutine.
+// alarm waits for short times with precision, by a timer of the kernel. The zero alarm is ready for
+// use. Only one goroutine may use it.
 type alarm struct {
 	fd   int
 	file *os.File
 }
 
-// wait waits. Where there is no such timer it waits for longer.
+// wait waits for a duration. Without a timer of the kernel it may wait longer.
 func (a *alarm) wait(d time.Duration) {
 	if a.file == nil {
 		fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
@@ -37,6 +37,6 @@ func (a *alarm) wait(d time.Duration) {
 
 func (a *alarm) close() {
 	if a.file != nil {
-		_ = a.file.Close() // a timer has nothing to lose
+		_ = a.file.Close() // the close of a timer loses no data
 	}
 }

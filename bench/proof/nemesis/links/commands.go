@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// command is one call of ip(8), with what it reads.
+// command is one call of ip(8), with its standard input.
 type command struct {
 	args  []string
 	stdin string
 }
 
-// setUp is the commands that make the bridge and the namespaces, for TUN devices that are there
+// setUp returns the commands that create the bridge and the namespaces. The TUN devices must exist
 // already.
 func setUp(servers int) []command {
 	var all []command
@@ -35,8 +35,9 @@ func setUp(servers int) []command {
 	return all
 }
 
-// route is the line of an ip batch that gives a link a shape; before is the shape it has. Empty if
-// the kernel need not know: a link stays on its TUN device when only its delay changes.
+// route returns the line of an ip batch that gives a link a new shape. before is the present shape.
+// The line is empty if the kernel's route stays the same: a link stays on its TUN device when only
+// its delay changes.
 func route(l Link, before, after Shape) string {
 	way := func(s Shape) string {
 		switch {
@@ -57,12 +58,14 @@ func route(l Link, before, after Shape) string {
 	case was == "":
 		return "route add " + is
 	default:
-		// The two differ in kind, and ip does not replace one kind with another.
+		// The two routes are of different kinds, and ip does not replace a route with a route of another
+		// kind.
 		return "route del " + was + "\nroute add " + is
 	}
 }
 
-// reroute is the commands that change links, one for each host that sends.
+// reroute returns the commands that change the shapes of links, one command for each host that
+// sends.
 func reroute(before, after map[Link]Shape) []command {
 	lines := make(map[Host][]string)
 	for l, shape := range after {

@@ -6,29 +6,31 @@ import (
 	"time"
 )
 
-// lineLength bounds what is on its way over one slow link; more is lost, or waits.
+// lineLength bounds the packets, or pieces, that are under way on one slow link. Beyond it packets
+// are lost, and pieces wait.
 const lineLength = 4096
 
-// delayed is something on its way that may be delivered at a time.
+// delayed is a packet, or a piece of a stream, with the time of its delivery.
 type delayed struct {
 	due  time.Time
 	data []byte
 }
 
-// shortDelay is what timers are too coarse for: those of a process that has nothing else to do are
-// up to a millisecond late.
+// shortDelay is the delay below which Go's timers are not precise enough: in an idle process, they
+// are up to a millisecond late.
 const shortDelay = 2 * time.Millisecond
 
-// line delays what goes over one link, in order.
+// line delays the data of one link, and keeps the order.
 type line struct {
 	queue chan delayed
-	// last is when the latest has its turn. Of the goroutine that puts in.
+	// last is the time of the latest delivery. Only the goroutine that offers data uses it.
 	last time.Time
 }
 
 func newLine() *line { return &line{queue: make(chan delayed, lineLength)} }
 
-// due is when something sent now arrives: never before what was sent before it.
+// due returns the delivery time of data that is sent now. The time is never before the delivery
+// time of earlier data.
 func (l *line) due(now time.Time, s Shape) time.Time {
 	due := now.Add(s.Delay)
 	if s.Jitter > 0 {
@@ -41,7 +43,7 @@ func (l *line) due(now time.Time, s Shape) time.Time {
 	return due
 }
 
-// offer puts something on its way, and says false if the line is full. It keeps data.
+// offer adds data to the line. It returns false if the line is full. The line keeps the slice.
 func (l *line) offer(s Shape, data []byte) bool {
 	select {
 	case l.queue <- delayed{l.due(time.Now(), s), data}:
@@ -51,7 +53,8 @@ func (l *line) offer(s Shape, data []byte) bool {
 	}
 }
 
-// deliver hands over what has arrived until ctx ends or deliver fails.
+// deliver calls the function deliver with the data whose time has come, until ctx ends or the
+// function fails.
 func (l *line) deliver(ctx context.Context, deliver func([]byte) error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

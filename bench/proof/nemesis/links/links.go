@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Host is an end of links: servers count from 0.
+// Host is an end of links. Servers count from 0.
 type Host int
 
 // Clients is the host of the process that drives the test.
@@ -19,14 +19,15 @@ func (h Host) String() string {
 	return fmt.Sprintf("server %d", int(h)+1)
 }
 
-// Shape is what a link does to what is sent over it. The zero Shape is a healthy link.
+// Shape describes how a link treats the data that is sent over it. The zero Shape is a healthy
+// link.
 type Shape struct {
-	// Cut: nothing arrives. The sender learns nothing of it, unless Refused.
+	// Cut: no data arrives. The sender is not told, unless Refused is set.
 	Cut bool
-	// Refused, with Cut: senders are told at once that there is no way.
+	// Refused, with Cut: senders get an error at once.
 	Refused bool
-	// Delay is the time that everything takes longer, Jitter the most that is added to it at
-	// random. Order is kept.
+	// Delay is the additional time for all data. Jitter is the largest random time that is added to
+	// Delay. The order of the data is kept.
 	Delay, Jitter time.Duration
 }
 
@@ -48,46 +49,47 @@ type Link struct{ From, To Host }
 
 func (l Link) String() string { return fmt.Sprintf("from %v to %v", l.From, l.To) }
 
-// Address is how one server is reached.
+// Address says how a server is reached.
 type Address struct {
-	// Listen is where it listens, Advertise what it tells others. HTTP is for its administrative
-	// pages.
+	// Listen is the address on which the server listens. Advertise is the address that the server
+	// tells others. HTTP is the address of its administrative pages.
 	Listen, Advertise, HTTP string
 }
 
-// Network is the links between n servers and the clients. Its methods are called from one goroutine
-// at a time.
+// Network has the links between n servers and the clients. Its methods must not be called
+// concurrently.
 type Network interface {
-	// Kind says in a few words what the network is made of.
+	// Kind describes in a few words what the network consists of.
 	Kind() string
-	// Address is that of a server, the same for as long as the network lasts.
+	// Address returns the address of a server. The address does not change.
 	Address(server Host) Address
-	// Command is what to run so that a program runs as that server.
+	// Command returns the command that runs a program as that server.
 	Command(server Host, path string, args []string) (string, []string)
 	// Started tells the network that a server runs as a process.
 	Started(server Host, pid int)
 	// Set gives each of the links a shape, all at nearly the same time.
 	Set(shapes map[Link]Shape) error
-	// Close takes away all that the network consists of. The servers must have ended.
+	// Close removes everything that the network consists of. The servers must have ended.
 	Close() error
 }
 
-// ErrNotHere: this machine, or this user, cannot have such a network.
+// ErrNotHere means that this machine, or this user, cannot have such a network.
 var ErrNotHere = errors.New("not possible here")
 
-// Prefix begins the name of everything that Namespaces makes.
+// Prefix begins the names of all namespaces and devices that Namespaces makes.
 const Prefix = "tmnem"
 
-// servicePort is where servers listen in their namespaces, httpPort where their pages are.
+// servicePort is the port on which servers listen in their namespaces. httpPort is the port of
+// their pages.
 const (
 	servicePort = 7500
 	httpPort    = 7580
 )
 
-// shapes are the links that are not healthy.
+// shapes has the shapes of the links that are not healthy.
 type shapes map[Link]Shape
 
-// merge takes in changes.
+// merge adds changes.
 func (s shapes) merge(changed map[Link]Shape) {
 	for l, shape := range changed {
 		if shape == (Shape{}) {

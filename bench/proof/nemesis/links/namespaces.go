@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Namespaces is a Network of network namespaces; see the package.
+// Namespaces is a Network of network namespaces. See the package's comment.
 type Namespaces struct {
 	servers int
 	tunnels map[Host]*tun
@@ -29,8 +29,8 @@ type Namespaces struct {
 	}
 }
 
-// NewNamespaces makes the namespaces for so many servers. ErrNotHere says that there is no way to
-// have them on this machine.
+// NewNamespaces makes namespaces for a number of servers. The error ErrNotHere means that this
+// machine, or this user, cannot have namespaces.
 func NewNamespaces(servers int) (_ *Namespaces, err error) {
 	if servers > maxServers {
 		return nil, fmt.Errorf("at most %d servers can have namespaces, not %d", maxServers,
@@ -67,7 +67,7 @@ func NewNamespaces(servers int) (_ *Namespaces, err error) {
 		}
 	}
 	for _, h := range hosts {
-		// What comes out of a TUN device has a sender to which the way leads elsewhere.
+		// Packets that come out of a TUN device have a sender whose route uses another device.
 		if err := looseReversePath(h); err != nil {
 			return nil, err
 		}
@@ -99,8 +99,8 @@ func looseReversePath(h Host) error {
 	return nil
 }
 
-// forward takes what a host sends over links with faults, and does to it what the link's shape
-// says.
+// forward reads the packets that a host sends over links with faults, and treats them as the link's
+// shape says.
 func (n *Namespaces) forward(from Host) {
 	lines := make(map[Host]*line)
 	packet := make([]byte, 1<<16)
@@ -127,7 +127,7 @@ func (n *Namespaces) forward(from Host) {
 			lines[to] = l
 			n.lines.Go(func() { _ = l.deliver(n.ctx, n.tunnels[to].write) }) // ends with ctx
 		}
-		l.offer(shape, bytes.Clone(packet[:size])) // a line that is full loses packets, as lines do
+		l.offer(shape, bytes.Clone(packet[:size])) // a full line loses packets, like a real line
 	}
 }
 
@@ -150,13 +150,12 @@ func (n *Namespaces) Address(server Host) Address {
 		httpPort)}
 }
 
-// Command implements Network. The program takes the place of ip: its process is the one that was
-// started.
+// Command implements Network. The program replaces ip(8) in the same process.
 func (n *Namespaces) Command(server Host, path string, args []string) (string, []string) {
 	return "ip", append([]string{"netns", "exec", namespace(server), path}, args...)
 }
 
-// Started implements Network: a namespace needs no telling.
+// Started implements Network. Namespaces need no process ids.
 func (n *Namespaces) Started(Host, int) {}
 
 // Set implements Network.
@@ -186,11 +185,11 @@ func (n *Namespaces) Close() error {
 	return errors.Join(append(failures, RemoveLeftovers())...)
 }
 
-// RemoveLeftovers ends the processes that run in namespaces of ours, and removes those and the
-// bridge. It is an error only if something is there and cannot be removed.
+// RemoveLeftovers ends the processes that run in namespaces of this package, and removes these
+// namespaces and the bridge. It returns an error only if something exists and cannot be removed.
 func RemoveLeftovers() error {
 	if _, err := exec.LookPath("ip"); err != nil || os.Geteuid() != 0 {
-		return nil // then there is nothing
+		return nil // without ip(8) and root no run can have made any
 	}
 	output, err := exec.Command("ip", "netns", "list").Output()
 	if err != nil {
@@ -204,12 +203,12 @@ func RemoveLeftovers() error {
 		}
 		for _, field := range strings.Fields(string(pids)) {
 			if pid, err := strconv.Atoi(field); err == nil && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+				_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have ended by itself
 			}
 		}
 		failures = append(failures, command{args: []string{"netns", "del", name}}.run())
 	}
-	// The cables go with the namespaces, but only when the kernel comes to it.
+	// The kernel removes the cables of a namespace some time after the namespace.
 	devices, err := filepath.Glob("/sys/class/net/" + Prefix + "*")
 	failures = append(failures, err)
 	for _, device := range devices {
@@ -221,7 +220,7 @@ func RemoveLeftovers() error {
 	return errors.Join(failures...)
 }
 
-// ours is the names of our namespaces in the output of ip netns list.
+// ours returns the names of this package's namespaces in the output of ip netns list.
 func ours(list string) []string {
 	var names []string
 	for line := range strings.Lines(list) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// ownerOf is which of the processes has the TCP socket at the given local port of 127.0.0.1; ok is
-// false if none has.
+// ownerOf returns the host whose process has the TCP socket at the given local port of 127.0.0.1.
+// ok is false if no host's process has it.
 func ownerOf(port int, pids map[Host]int) (h Host, ok bool) {
 	file, err := os.Open("/proc/net/tcp")
 	if err != nil {
@@ -27,7 +27,7 @@ func ownerOf(port int, pids map[Host]int) (h Host, ok bool) {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		for _, entry := range entries {
 			if target, err := os.Readlink(filepath.Join(dir, entry.Name())); err == nil &&
@@ -50,7 +50,7 @@ func socketInode(table io.Reader, port int) (inode string, ok bool) {
 		if len(fields) <= inodeField || fields[localAddress] != want {
 			continue
 		}
-		// Sockets that wait for their end have no inode any more.
+		// Sockets in the state TIME_WAIT have no inode any more.
 		if n, err := strconv.ParseUint(fields[inodeField], 10, 64); err == nil && n != 0 {
 			return fields[inodeField], true
 		}

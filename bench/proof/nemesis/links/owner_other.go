@@ -2,5 +2,6 @@
 
 package links
 
-// ownerOf cannot be told here: every connection counts as one of the clients.
+// ownerOf cannot find the owner on this system. So every connection counts as a connection of the
+// clients.
 func ownerOf(int, map[Host]int) (Host, bool) { return 0, false }

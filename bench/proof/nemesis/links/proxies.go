@@ -13,7 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/bench/proof/process"
 )
 
-// Proxies is a Network of TCP proxies on loopback; see the package.
+// Proxies is a Network of TCP proxies on loopback. See the package's comment.
 type Proxies struct {
 	addresses []Address
 	listeners []net.Listener
@@ -24,13 +24,13 @@ type Proxies struct {
 	mu struct {
 		sync.Mutex
 		shapes shapes
-		// changed is closed and made anew when shapes change.
+		// changed is closed and replaced when shapes change.
 		changed chan struct{}
 		pids    map[Host]int
 	}
 }
 
-// NewProxies starts a proxy for each of so many servers.
+// NewProxies starts a proxy for each of a number of servers.
 func NewProxies(servers int) (*Proxies, error) {
 	free, err := process.FreeAddresses(2 * servers)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *Proxies) Close() error {
 	return errors.Join(failures...)
 }
 
-// shape is a link's, and what is closed when it may be another.
+// shape returns the shape of a link, and a channel that is closed when the shape may have changed.
 func (p *Proxies) shape(l Link) (Shape, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p *Proxies) accept(server Host, listener net.Listener) {
 	}
 }
 
-// from is the host that made a connection: the server that owns its socket, and the clients
-// otherwise.
+// from returns the host that made a connection: the server that owns the connection's socket, or
+// otherwise the clients.
 func (p *Proxies) from(connection net.Conn) Host {
 	p.mu.Lock()
 	pids := maps.Clone(p.mu.pids)
@@ -124,7 +124,7 @@ func (p *Proxies) from(connection net.Conn) Host {
 	return Clients
 }
 
-// carry takes one connection's bytes both ways until either end is closed.
+// carry copies the bytes of a connection in both directions until either end is closed.
 func (p *Proxies) carry(server Host, incoming net.Conn) {
 	defer incoming.Close()
 	client := p.from(incoming)
@@ -138,7 +138,7 @@ func (p *Proxies) carry(server Host, incoming net.Conn) {
 	}
 	defer outgoing.Close()
 	ctx, cancel := context.WithCancel(p.ctx)
-	// The end of either direction is the end of the connection.
+	// The end of either direction ends the connection.
 	stop := context.AfterFunc(ctx, func() { incoming.Close(); outgoing.Close() })
 	defer stop()
 	var pumps sync.WaitGroup
@@ -147,7 +147,7 @@ func (p *Proxies) carry(server Host, incoming net.Conn) {
 	pumps.Wait()
 }
 
-// pass waits until a link is not cut; false if the connection is to be broken instead.
+// pass waits until a link is not cut. It returns false if the connection must be broken instead.
 func (p *Proxies) pass(ctx context.Context, l Link) bool {
 	for {
 		shape, changed := p.shape(l)
@@ -165,8 +165,8 @@ func (p *Proxies) pass(ctx context.Context, l Link) bool {
 	}
 }
 
-// pump takes bytes over a link; the receiver is some way behind the sender if the link is slow. It
-// ends with ctx, and cancels it when it ends for another reason.
+// pump copies bytes over a link. If the link is slow, the bytes arrive later. pump ends when ctx
+// ends. It cancels ctx when it ends for another reason.
 func (p *Proxies) pump(ctx context.Context, cancel context.CancelFunc, l Link, from io.Reader,
 	to io.Writer) {
 	on := newLine()

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tun is a TUN device: packets that the kernel routes to it are read from it, and packets written
-// to it have arrived. It vanishes when it is closed. A device that is moved into a namespace stays
-// tied to the file here.
+// tun is a TUN device. Packets that the kernel routes to the device are read from it. Packets that
+// are written to the device arrive at the kernel. The device vanishes when it is closed. A device
+// that is moved into a namespace stays tied to the file here.
 type tun struct{ *os.File }
 
 func openTun(name string) (*tun, error) {
@@ -30,8 +30,8 @@ func openTun(name string) (*tun, error) {
 	return &tun{os.NewFile(uintptr(fd), name)}, nil
 }
 
-// write has a packet arrive; one that the kernel does not take is lost, which is no error unless
-// the device is closed.
+// write passes a packet to the kernel. A packet that the kernel does not accept is lost. This is an
+// error only if the device is closed.
 func (t *tun) write(packet []byte) error {
 	if _, err := t.Write(packet); errors.Is(err, os.ErrClosed) {
 		return err

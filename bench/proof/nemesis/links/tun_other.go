@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// tun is there on Linux only.
+// tun exists only on Linux.
 type tun struct{ *os.File }
 
 func openTun(string) (*tun, error) { return nil, errors.New("there are TUN devices on Linux only") }

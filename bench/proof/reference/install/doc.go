@@ -1,4 +1,4 @@
-// Command install builds etcd's programs for the tests that need them, and prints where they are.
-// -cache is the directory below which they are kept; without it, it is one below the user's cache
-// directory, where tests look for them.
+// Command install builds etcd's programs for the tests that need them, and prints their paths.
+// -cache is the directory below which the programs are kept. The default is a directory below the
+// user's cache directory, where tests look for the programs.
 package main

@@ -7,8 +7,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// CheckAddress wants HOST:PORT; flag names it in the error. wildcard allows an empty or unspecified
-// host, as a listener may have.
+// CheckAddress checks that an address is HOST:PORT. flag names the address in the error. wildcard
+// allows an empty or unspecified host, as a listener may have.
 func CheckAddress(flag, address string, wildcard bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -23,8 +23,8 @@ func CheckAddress(flag, address string, wildcard bool) error {
 	return nil
 }
 
-// Unspecified reports whether a host means "every address of this machine" to a listener, and
-// nothing to a caller.
+// Unspecified reports whether a host means "every address of this machine" to a listener. A caller
+// cannot use such a host.
 func Unspecified(host string) bool {
 	if host == "" {
 		return true

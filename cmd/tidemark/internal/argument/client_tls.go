@@ -48,11 +48,12 @@ func (c *ClientTLS) Register(cmd *cobra.Command) {
 	}
 }
 
-// Parsed tells that the flags of a command were parsed although the command does not run, as in
+// Parsed records that the flags of a command were parsed although the command does not run, as in
 // completion.
 func (c *ClientTLS) Parsed(cmd *cobra.Command) { c.flags = cmd }
 
-// Config is nil for plain text. --tls=false is plain text whatever the environment says.
+// Config returns the TLS configuration, or nil for plain text. --tls=false means plain text
+// whatever the environment says.
 func (c *ClientTLS) Config(getenv func(string) string) (*tls.Config, error) {
 	given := func(flag string) bool { return c.flags != nil && c.flags.Flags().Changed(flag) }
 	if given("tls") && !c.on {

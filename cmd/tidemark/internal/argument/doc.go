@@ -1,3 +1,3 @@
-// Package argument reads what arguments and flags mean: addresses, keys and values, spans, sizes,
-// moments, localities, partitionings, and what a client says of TLS.
+// Package argument parses arguments and flags: addresses, keys and values, spans, sizes, moments,
+// localities, partitionings, and the TLS settings of a client.
 package argument

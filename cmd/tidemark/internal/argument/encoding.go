@@ -46,7 +46,7 @@ func (e *Encoding) Decode(what, argument string) ([]byte, error) {
 	return decoded, nil
 }
 
-// DecodeKey is decode for something that may not be empty.
+// DecodeKey does the same as Decode for a key, which must not be empty.
 func (e *Encoding) DecodeKey(argument string) ([]byte, error) {
 	key, err := e.Decode("key", argument)
 	if err == nil && len(key) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
 )
 
-// The load generator uses defaults for 0, so zeros that users give are refused here. It refuses
-// other invalid values itself.
+// The load generator replaces 0 by defaults, so zeros that users give are refused here. The load
+// generator refuses other invalid values itself.
 
 // AtLeast refuses a value below the least.
 func AtLeast[N int | uint64 | time.Duration](flag string, value, least N) error {
@@ -21,7 +21,7 @@ func AtLeast[N int | uint64 | time.Duration](flag string, value, least N) error 
 	return nil
 }
 
-// Between refuses a value out of bounds.
+// Between refuses a value below least or above most.
 func Between(flag string, value, least, most int) error {
 	if value < least || value > most {
 		return exit.Usagef("--%s %d: it is %d to %d", flag, value, least, most)
@@ -47,8 +47,8 @@ func NoneOrAll(flag string, value int) error {
 
 var secondWord = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// FlagError says which flag gave what the load generator refuses: but for the rows of a scan, the
-// one with the name of the field.
+// FlagError names the flag for an error of the load generator. Except for the rows of a scan, the
+// flag has the name of the field.
 func FlagError(err error) error {
 	var wrong *bench.InvalidError
 	if !errors.As(err, &wrong) {

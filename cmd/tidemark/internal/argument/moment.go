@@ -37,7 +37,7 @@ func ParseMoment(text string) (Moment, error) {
 	if m.at, err = hlc.Parse(text); err == nil && !m.at.IsZero() {
 		return m, nil
 	}
-	// Outside these years a timestamp, which counts nanoseconds, cannot say it.
+	// A timestamp counts nanoseconds, and cannot express times outside these years.
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		switch year := t.UTC().Year(); {
 		case year <= 1970:

@@ -9,7 +9,7 @@ import (
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
-// ParsePartitioning reads the value of --partitions: it returns the option, and the number of
+// ParsePartitioning parses the value of --partitions. It returns the option, and the number of
 // partitions with which such a keyspace begins.
 func ParsePartitioning(text string, splitAt ...[]byte) (kv.KeyspaceOption, int, error) {
 	option, err := kv.ParsePartitioning(text, splitAt...)

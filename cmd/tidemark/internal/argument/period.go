@@ -37,7 +37,7 @@ func (p *Period) String() string { return FormatPeriod(time.Duration(*p)) }
 // Type implements pflag.Value.
 func (*Period) Type() string { return "period" }
 
-// FormatPeriod is a duration as Set reads it: whole days as days.
+// FormatPeriod formats a duration in the form that Set parses: whole days as days.
 func FormatPeriod(d time.Duration) string {
 	switch {
 	case d == 0:

@@ -11,9 +11,9 @@ type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 }
 
-// ListedAs returns the member of a list of HOST:PORT addresses that names the same port of the same
-// host as an address does, in other words: localhost:7400 for 127.0.0.1:7400. It returns "" if the
-// list has no such member. A host that cannot be looked up is taken for another one.
+// ListedAs returns the member of a list of HOST:PORT addresses that has the same host and port as
+// an address, written in another way: localhost:7400 for 127.0.0.1:7400. It returns "" if the list
+// has no such member. A host that cannot be looked up counts as another host.
 func ListedAs(ctx context.Context, resolver Resolver, address string, list []string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
-// Span says which keys a verb is about.
+// Span selects the keys for a verb.
 type Span struct {
 	Encoding
 	prefix, from, to string
@@ -29,7 +29,7 @@ func (s *Span) Register(cmd *cobra.Command) {
 	s.changed = flags.Changed
 }
 
-// Options returns the span's options for the SDK; none if no flag was given.
+// Options returns the span's options for the SDK. It returns none if no flag was given.
 func (s *Span) Options() (options []kv.SpanOption, err error) {
 	for _, flag := range []struct {
 		name, text string
@@ -47,7 +47,7 @@ func (s *Span) Options() (options []kv.SpanOption, err error) {
 	return options, nil
 }
 
-// Keys returns the span of user keys; all of them if no flag was given.
+// Keys returns the span of user keys. It returns all keys if no flag was given.
 func (s *Span) Keys() (span keys.Span, err error) {
 	for _, flag := range []struct {
 		name, text string
@@ -69,7 +69,7 @@ func (s *Span) Keys() (span keys.Span, err error) {
 	return span, nil
 }
 
-// String returns the span in the form of its flags; empty if none was given.
+// String returns the span in the form of its flags. It is empty if no flag was given.
 func (s *Span) String() string {
 	var given []string
 	for _, flag := range [...]struct{ name, text string }{{"prefix", s.prefix}, {"from", s.from},

@@ -14,20 +14,21 @@ import (
 // Record is a record of a backup. Its slices are valid until the next one.
 type Record struct {
 	Key, Value []byte
-	// Expires is when the record expires; zero: never.
+	// Expires is the time at which the record expires. Zero means never.
 	Expires time.Time
 }
 
-// Source is one side of a comparison each.
+// Source has the functions that read both sides of a comparison.
 type Source struct {
-	// Stored reads the records of the backup, each key once. It may be called several times, and
-	// yields an error last.
+	// Stored reads the records of the backup, each key once. It may be called several times. If an
+	// error occurs, it is the last thing that it yields.
 	Stored func(context.Context) iter.Seq2[Record, error]
-	// Get reads many keys of the restored keyspace, and returns a pair for each in their order.
+	// Get reads many keys of the restored keyspace, and returns a pair for each key, in the order of
+	// the keys.
 	Get func(ctx context.Context, keys [][]byte) ([]kv.Pair, error)
 	// Scan reads the whole restored keyspace.
 	Scan func(context.Context) iter.Seq2[kv.Pair, error]
-	// Progress is told now and then how many records were compared; nil: nobody is.
+	// Progress is called at times with the number of compared records. It may be nil.
 	Progress func(compared uint64)
 }
 
@@ -35,13 +36,13 @@ type Source struct {
 type Kind string
 
 const (
-	// Missing: the restored keyspace does not have it.
+	// Missing: the restored keyspace does not have the record.
 	Missing Kind = "missing"
-	// Other: its value is another one.
+	// Other: the value in the restored keyspace differs.
 	Other Kind = "another value"
-	// OtherExpiry: it expires at another time.
+	// OtherExpiry: the expiry in the restored keyspace differs.
 	OtherExpiry Kind = "another expiry"
-	// Extra: the backup does not have it.
+	// Extra: the backup does not have the record.
 	Extra Kind = "not in the backup"
 )
 
@@ -51,30 +52,31 @@ type Difference struct {
 	Kind Kind
 }
 
-// Result is what Compare has found.
+// Result is the result of Compare.
 type Result struct {
-	// Compared are the records of the backup that were looked up. Expired are those that have expired
-	// since its moment: nobody can read them any more, and they are not compared.
+	// Compared is the number of records of the backup that were looked up. Expired is the number of
+	// records that have expired since the moment of the backup. They can no longer be read, and are
+	// not compared.
 	Compared, Expired uint64
-	// Differences counts the records that differ. First are the first of them, at most MaxNamed.
+	// Differences is the number of records that differ. First has the first of them, at most MaxNamed.
 	Differences uint64
 	First       []Difference
 }
 
 const (
-	// MaxNamed is how many records that differ are named.
+	// MaxNamed is the maximum number of differing records that are named.
 	MaxNamed = 10
-	// batchRecords and batchBytes bound what is looked up at a time.
+	// batchRecords and batchBytes limit the records that are looked up at a time.
 	batchRecords = 512
 	batchBytes   = 4 << 20
 )
 
-// keysAtOnce is how many keys of the backup are held in memory in the search for records that the
-// backup does not have, about.
+// keysAtOnce is the approximate number of the backup's keys that are held in memory in the search
+// for records that the backup does not have.
 var keysAtOnce uint64 = 2 << 20
 
-// Compare compares both sides. An error is one of reading; whatever differs is in the result. The
-// keyspace must not be written to meanwhile.
+// Compare compares both sides. It returns an error only if a side cannot be read. Differences are
+// in the result. The keyspace must not be written to meanwhile.
 func Compare(ctx context.Context, s Source) (*Result, error) {
 	if s.Progress == nil {
 		s.Progress = func(uint64) {}
@@ -113,19 +115,19 @@ func Compare(ctx context.Context, s Source) (*Result, error) {
 	return c.result, nil
 }
 
-// comparison is a Compare under way.
+// comparison is the state of a running Compare.
 type comparison struct {
 	Source
 	ctx    context.Context
 	result *Result
-	// batch are records that are not looked up yet, of so many bytes.
+	// batch has the records that are not looked up yet. Their size follows.
 	batch []Record
 	bytes int
-	// found are the records of the backup that the restored keyspace has.
+	// found is the number of the backup's records that the restored keyspace has.
 	found uint64
 }
 
-// differs notes a difference.
+// differs records a difference.
 func (c *comparison) differs(key []byte, kind Kind) {
 	c.result.Differences++
 	if len(c.result.First) < MaxNamed {
@@ -133,7 +135,7 @@ func (c *comparison) differs(key []byte, kind Kind) {
 	}
 }
 
-// look looks the batch up.
+// look looks up the batch.
 func (c *comparison) look() error {
 	if len(c.batch) == 0 {
 		return nil
@@ -152,7 +154,7 @@ func (c *comparison) look() error {
 	for i, want := range c.batch {
 		got := pairs[i]
 		if !got.Exists() && !want.Expires.IsZero() && !want.Expires.After(time.Now()) {
-			c.result.Expired++ // just now
+			c.result.Expired++ // it expired a moment ago
 			continue
 		}
 		c.result.Compared++

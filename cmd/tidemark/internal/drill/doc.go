@@ -1,9 +1,10 @@
 // Package drill compares a restored keyspace with the backup that it was restored from, record by
 // record.
 //
-// The backup has the records of a hash keyspace in the order of their hash numbers, and a scan of
-// the cluster has them in the order of their keys. So the two are not merged: each record of the
-// backup is looked up in the cluster, some hundreds at a time. Then the records of the cluster are
-// counted. If there are more than were found, the backup is read again for the ones that it does
-// not have; of these readings each looks at a part of the keys, so that memory is bounded.
+// The backup has the records of a hash keyspace in the order of their hash numbers. A scan of the
+// cluster returns them in the order of their keys. So the two cannot be merged. Instead, each
+// record of the backup is looked up in the cluster, some hundreds at a time. Then the records of
+// the cluster are counted. If the cluster has more records than were found, the backup is read
+// again to find the additional ones. It is read several times, each time for a part of the keys, so
+// that memory is limited.
 package drill

@@ -49,7 +49,7 @@ For txn the code is that of the failed line. Its transaction has changed nothing
 For lock, and for elect with a command, the code is that of the command, or 128 plus the number of
 the signal that ended it.`
 
-// Error carries the exit code of an error whose kind does not say it.
+// Error is an error with an exit code, for errors whose kind does not determine the code.
 type Error struct {
 	Code int
 	Err  error
@@ -68,13 +68,14 @@ func NotFoundf(format string, args ...any) error {
 	return &Error{Code: NotFound, Err: fmt.Errorf(format, args...)}
 }
 
-// Silent ends the program with a code and no further words: they have been said.
+// Silent returns an error that ends the program with a code and without a message, because the
+// message was printed before.
 func Silent(code int) error { return &Error{Code: code, Err: ErrSaid} }
 
-// ErrSaid is an error without words: they have been said.
+// ErrSaid is an error without a text, because the message was printed before.
 var ErrSaid = errors.New("")
 
-// Code says how the program ends after err.
+// Code returns the exit code for err.
 func Code(ctx context.Context, err error) int {
 	var coded *Error
 	switch {

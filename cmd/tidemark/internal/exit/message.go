@@ -19,10 +19,10 @@ var wrappings = []struct {
 }{
 	{regexp.MustCompile(`rpc error: code = \w+ desc = `), ""},
 	{regexp.MustCompile(`connection error: desc = "transport: Error while dialing: ([^"]*)"`), "$1"},
-	// The address is already in front.
+	// The address is already at the beginning of the message.
 	{regexp.MustCompile(`(\S+): dial tcp \S+: connect: `), "$1: "},
 	{regexp.MustCompile(`dial tcp: lookup (\S+) on \S+: `), "$1: "},
-	// What to do stands there for programs; here it is flags.
+	// The advice in this message is for programs. It is replaced by flags.
 	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonWantsTLS)),
 		"the server wants TLS, and was called without: give --tls, and --tls-ca FILE if " +
 			"this machine does not know the authority that signed its certificate"},
@@ -34,7 +34,7 @@ var wrappings = []struct {
 			"give its file with --tls-ca"},
 	{regexp.MustCompile(regexp.QuoteMeta(wire.ReasonWantsCertificate)),
 		"the server wants a client certificate, and was given none: give --tls-cert and --tls-key"},
-	// Cobra's words for flags that exclude each other.
+	// This is Cobra's message about flags that exclude each other.
 	{regexp.MustCompile(
 		`if any flags in the group \[.*\] are set none of the others can be; ` +
 			`\[(\S+) (\S+)\] were all set`),
@@ -45,12 +45,12 @@ var wrappings = []struct {
 		"--$1, --$2 and --$3 exclude each other: give one of them"},
 	{regexp.MustCompile(`open the client with a user and its password`),
 		"give --user, and its password in a file (--password-file)"},
-	// This hint is for programs only.
+	// This advice is for programs only.
 	{regexp.MustCompile(`ask kv\.Outcome, or (read what it has written),`), "$1"},
 }
 
-// Message is the error as it is read aloud. The SDK's errors begin with its name; run says it once,
-// in front.
+// Message returns the text of an error as it is printed. The SDK's errors begin with the SDK's
+// name. run prints the name of the program instead, once.
 func Message(err error) string {
 	text := strings.ReplaceAll(strings.TrimPrefix(oneLine(err.Error()), "tidemark: "),
 		": tidemark: ", ": ")
@@ -60,8 +60,7 @@ func Message(err error) string {
 	return output.Plain(text)
 }
 
-// oneLine puts an error that has several, because errors were joined, into one, without what it
-// says twice.
+// oneLine puts the lines of joined errors into one line, and removes repetitions.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
@@ -76,7 +75,7 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// OfClient maps the kinds of the SDK's errors.
+// OfClient returns the exit code for an error of the SDK.
 func OfClient(err error) int {
 	is := func(kinds ...error) bool {
 		for _, kind := range kinds {
@@ -87,11 +86,11 @@ func OfClient(err error) int {
 		return false
 	}
 	switch {
-	case is(kv.ErrOutcomeUnknown): // first: it comes together with why
+	case is(kv.ErrOutcomeUnknown): // first, because such an error also has a cause
 		return Unknown
 	case is(kv.ErrConflict, kv.ErrTransactionAborted):
 		return Conflict
-	// Before ErrTimestampTooOld, which such an error wraps too: no argument was wrong.
+	// This comes before ErrTimestampTooOld, which such an error also wraps: the arguments were right.
 	case is(kv.ErrTransactionTooOld):
 		return Failed
 	case is(kv.ErrNotFound, kv.ErrKeyspaceNotFound, kv.ErrConsumerNotFound):
@@ -99,7 +98,7 @@ func OfClient(err error) int {
 	case is(kv.ErrInvalidArgument, kv.ErrKeyspaceExists, kv.ErrTimestampTooOld,
 		kv.ErrTimestampInFuture):
 		return Usage
-	case is(kv.ErrUnavailable, kv.ErrNoQuorum, kv.ErrOverloaded, kv.ErrDiskFull,
+	case is(kv.ErrUnavailable, kv.ErrNoQuorum, kv.ErrOverloaded, kv.ErrDiskFull, kv.ErrQuota,
 		context.DeadlineExceeded):
 		return Unavailable
 	}

@@ -17,7 +17,7 @@ type Position struct {
 	// feed.
 	Keyspace string `json:"keyspace"`
 	Of       string `json:"of,omitempty"`
-	// Timestamp is that of the last progress.
+	// Timestamp is the timestamp of the last progress.
 	Timestamp string `json:"timestamp"`
 	// Bytes is the length of the file at the position.
 	Bytes int64 `json:"bytes"`
@@ -31,11 +31,11 @@ type File struct {
 	last Position
 }
 
-// Open opens or creates a file, and cuts off everything behind its position. It returns the
-// position; ok is false if there is none: then the file is empty, and the first Mark creates the
-// position. Call Mark with the start of the feed before the first Write: otherwise a crash may
+// Open opens or creates a file, and cuts off everything after its position. It returns the
+// position. ok is false if there is none: then the file is empty, and the first Mark creates the
+// position. Call Mark with the start of the feed before the first Write. Otherwise a crash may
 // leave a file with content and without a position, which Open refuses. Open also refuses a file
-// with the position of another feed, and a file that another process follows into.
+// with the position of another feed, and a file that another process is writing.
 func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -46,7 +46,7 @@ func Open(path, keyspace, of string) (f *File, at Position, ok bool, err error) 
 			file.Close()
 		}
 	}()
-	held, err := lock(file) // until it is closed
+	held, err := lock(file) // the lock lasts until the file is closed
 	if err != nil {
 		return nil, at, false, err
 	}
@@ -77,7 +77,7 @@ func about(of string) string {
 	return " (" + of + ")"
 }
 
-// begin brings the file to its position.
+// begin truncates the file to its position.
 func (f *File) begin(at Position, ok bool) error {
 	info, err := f.file.Stat()
 	switch {
@@ -100,7 +100,7 @@ func (f *File) begin(at Position, ok bool) error {
 	return err
 }
 
-// Write appends to the file, or to what will be appended to it.
+// Write appends to the file. The bytes may be buffered.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.out.Write(p)
 	f.last.Bytes += int64(n)
@@ -140,7 +140,7 @@ func read(path string) (at Position, ok bool, err error) {
 	return at, true, nil
 }
 
-// write replaces a position. When it returns, the position survives a loss of power.
+// write replaces a position. When it returns, the position survives a power failure.
 func write(path string, at Position) error {
 	data, err := json.Marshal(at)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock prevents other processes from following into a file until it is closed; false: another
-// process does. On a file system without locks it has no effect.
+// lock prevents other processes from writing to a file until it is closed. It returns false if
+// another process has the lock. On a file system without locks it has no effect.
 func lock(file *os.File) (held bool, err error) {
 	for {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)

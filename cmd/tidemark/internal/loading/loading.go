@@ -11,7 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Destination is where records go.
+// Destination writes the records.
 type Destination interface {
 	// Partition returns the partition of a key; keys of one partition can be committed together.
 	Partition(ctx context.Context, key []byte) (uint64, error)
@@ -19,7 +19,7 @@ type Destination interface {
 	Commit(ctx context.Context, records []records.Record) error
 }
 
-// Options bound the work. Zero means the default.
+// Options limit the work. Zero means the default.
 type Options struct {
 	// BatchRecords and BatchBytes end a batch: 512 and 1 MiB. A single larger record is a batch of
 	// its own.
@@ -47,7 +47,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// batch collects records for one partition; at most one earlier batch of it is under way.
+// batch collects records for one partition. At most one earlier batch of the partition is being
+// written.
 type batch struct {
 	records []records.Record
 	places  map[string]int // of keys in records
@@ -75,10 +76,10 @@ type loader struct {
 	}
 }
 
-// Load reads records until io.EOF and writes them. It returns the number of records certainly
-// written, also with an error: the reader's, the destination's, or ctx's. When the reader fails,
-// the records before the bad one are written first. When ctx ends, no further batch is begun, and
-// Load waits for those under way.
+// Load reads records until io.EOF and writes them. It returns the number of records that are
+// certainly written, together with the error of the reader, the destination, or ctx. When the
+// reader fails, the records before the bad one are written first. When ctx ends, no further batch
+// is begun, and Load waits for the batches that are being written.
 func Load(ctx context.Context, next func() (records.Record, error), to Destination,
 	options Options) (written uint64, err error) {
 	l := &loader{to: to, options: options.withDefaults(), gathering: make(map[uint64]*batch)}
@@ -103,7 +104,7 @@ func Load(ctx context.Context, next func() (records.Record, error), to Destinati
 	return l.count(), readErr
 }
 
-// read gathers until the reader, a commit or the context ends it.
+// read collects records until the reader, a commit or the context ends it.
 func (l *loader) read(ctx context.Context, next func() (records.Record, error)) error {
 	for n := uint64(1); ; n++ {
 		if n%256 == 0 {
@@ -142,7 +143,7 @@ func (l *loader) add(ctx context.Context, partition uint64, record records.Recor
 	}
 	record.Key, record.Value = bytes.Clone(record.Key), bytes.Clone(record.Value)
 	if place, twice := in.places[string(record.Key)]; twice {
-		// The later value replaces the earlier one; the line counts all the same.
+		// The later value replaces the earlier one. Both lines are counted.
 		size -= len(record.Key) + len(in.records[place].Value)
 		in.records[place].Value = record.Value
 	} else {
@@ -243,7 +244,7 @@ func Check(ctx context.Context, next func() (records.Record, error),
 	}
 }
 
-// good counts records in words.
+// good describes a number of records in words.
 func good[N int | int64 | uint64](count N) string {
 	if count == 1 {
 		return "1 good record"

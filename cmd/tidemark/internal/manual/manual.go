@@ -30,10 +30,10 @@ func Pages(root *cobra.Command, version string) []Page {
 	return pages
 }
 
-// Name is that of a command's page: tidemark-keyspace-create.
+// Name returns the name of a command's page: tidemark-keyspace-create.
 func Name(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// below are the commands and help topics that a command shows.
+// below returns the commands and help topics that a command's page lists.
 func below(cmd *cobra.Command) []*cobra.Command {
 	return slices.DeleteFunc(slices.Clone(cmd.Commands()), func(sub *cobra.Command) bool {
 		return !sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand()
@@ -71,7 +71,7 @@ func page(cmd *cobra.Command, version string) string {
 	return w.text.String()
 }
 
-// description is all that a command says about itself.
+// description returns the texts of a command.
 func description(cmd *cobra.Command) string {
 	if cmd.Long != "" {
 		return cmd.Long
@@ -92,8 +92,8 @@ func (w *roff) request(name string, arguments ...string) {
 	w.line(strings.Join(slices.Insert(quoted, 0, "."+name), " "))
 }
 
-// prose is text in paragraphs, which empty lines part. A paragraph is kept as it is if it has
-// columns, or lines that are indented.
+// prose writes text in paragraphs, which are separated by empty lines. A paragraph with columns or
+// indented lines is kept as it is.
 func (w *roff) prose(text string) {
 	for i, paragraph := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if i > 0 {
@@ -118,7 +118,7 @@ func arranged(paragraph string) bool {
 	return false
 }
 
-// literal keeps the lines of a text.
+// literal writes text and keeps its lines.
 func (w *roff) literal(text string) {
 	w.request("nf")
 	w.plain(strings.ReplaceAll(text, "\t", "    "))
@@ -136,8 +136,7 @@ func (w *roff) plain(text string) {
 	}
 }
 
-// escape returns text in which no character is special. A minus stays one that can be pasted into a
-// shell.
+// escape returns text in which no character is special. A minus can still be pasted into a shell.
 func escape(text string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, "`", "\\(ga", `^`, `\(ha`, `~`, `\(ti`,
 		`'`, `\(aq`).Replace(text)
@@ -190,7 +189,7 @@ func (w *roff) options(title string, flags *pflag.FlagSet) {
 	})
 }
 
-// head is the flag as it is typed.
+// head returns a flag as it is typed.
 func head(flag *pflag.Flag, value string) string {
 	text := `\fB\-\-` + escape(flag.Name) + `\fR`
 	if flag.Shorthand != "" {
@@ -202,7 +201,8 @@ func head(flag *pflag.Flag, value string) string {
 	return text
 }
 
-// standard returns the default of a flag; empty if there is none, or if the flag's text names it.
+// standard returns the default of a flag. It is empty if there is none, or if the flag's text names
+// it.
 func standard(flag *pflag.Flag) string {
 	switch flag.DefValue {
 	case "", "0", "0s", "0B", "false", "[]", "<nil>":

@@ -16,10 +16,10 @@ type Cell struct {
 	Tone             Tone
 }
 
-// Toned is a cell with a tone.
+// Toned returns a cell with a tone.
 func Toned(cell any, tone Tone) Cell { return Cell{People: cell, Programs: cell, Tone: tone} }
 
-// Health is yes in the tone of a good state, or no in the tone of a bad one.
+// Health returns yes in the tone of a good state, or no in the tone of a bad state.
 func Health(well bool) Cell {
 	if well {
 		return Toned(true, Good)
@@ -42,7 +42,7 @@ func people(cell any) any {
 	return cell
 }
 
-// programs is a cell as the other formats have it.
+// programs returns a cell's value for the other formats.
 func programs(cell any) any {
 	if c, ok := cell.(Cell); ok {
 		return c.Programs
@@ -54,7 +54,7 @@ func programs(cell any) any {
 // with everything escaped that a terminal would act on.
 func appendJSON(dst []byte, cell any) ([]byte, error) {
 	switch c := cell.(type) {
-	case []byte: // nil: the others have a name of their own
+	case []byte: // nil: other byte slices have names of their own
 		return append(dst, "null"...), nil
 	case string:
 		return records.AppendJSONString(dst, strings.ToValidUTF8(c, "\uFFFD")), nil
@@ -107,7 +107,7 @@ func rawCell(cell any) string {
 
 var lineBreaks = strings.NewReplacer("\n", `\n`, "\t", `\t`)
 
-// plainBytes is a cell as it is, for raw and, escaped, for tsv.
+// plainBytes returns a cell's bytes unchanged, for raw and, escaped, for tsv.
 func plainBytes(cell any) []byte {
 	switch c := cell.(type) {
 	case nil:

@@ -11,12 +11,13 @@ import (
 type Change struct {
 	Timestamp, Kind string
 	Key, Value      []byte
-	// HasValue: the change is a put. Expires is the value's expiry; zero: it does not expire.
+	// HasValue is set if the change is a put. Expires is the value's expiry. It is zero if the value
+	// does not expire.
 	HasValue bool
 	Expires  time.Time
 }
 
-// kindWidth and timestampWidth are the columns of a table of changes.
+// kindWidth and timestampWidth are the widths of columns in a table of changes.
 const (
 	kindWidth      = len("progress")
 	timestampWidth = len("1795000000.000000000.00")
@@ -26,11 +27,11 @@ const (
 type Changes struct {
 	Format Format
 	Screen Screen
-	// Cut: a line of a table was shortened.
+	// Cut is set if a line of a table was shortened.
 	Cut bool
 }
 
-// AppendHead appends the line that comes before all others, if the format has one.
+// AppendHead appends the header line, if the format has one.
 func (p *Changes) AppendHead(dst []byte) []byte {
 	switch {
 	case p.Format == Table:
@@ -50,7 +51,7 @@ func (p *Changes) Append(dst []byte, c *Change) []byte {
 	return appendChange(dst, p.Format, c)
 }
 
-// fit shortens the line of a table that begins somewhere in longer.
+// fit shortens a line of a table. The line begins at begin in longer.
 func (p *Changes) fit(dst []byte, begin int, longer []byte) []byte {
 	line, cut := Fit(strings.TrimSuffix(string(longer[begin:]), "\n"), p.Screen.columns())
 	if !cut {
@@ -60,7 +61,7 @@ func (p *Changes) fit(dst []byte, begin int, longer []byte) []byte {
 	return append(append(dst, line...), '\n')
 }
 
-// appendChange appends a line, as long as it is.
+// appendChange appends a line without shortening it.
 func appendChange(dst []byte, format Format, c *Change) []byte {
 	switch format {
 	case JSON:

@@ -1,4 +1,4 @@
-// Package output prints what commands find, in the form that --output asks for:
+// Package output prints the results of commands in the format of --output:
 //
 //	table  for people: aligned columns that fit the screen, bytes that do not print are escaped,
 //	       sizes with a unit
@@ -8,7 +8,7 @@
 //	raw    keys and values as they are; at a terminal, what it would act on is escaped, and in words
 //	       everywhere
 //
-// A Table holds a short list (nodes, keyspaces, partitions) and aligns all of it. Rows streams
-// pairs of key and value in constant memory. In json and tsv the rows of Rows are what `tidemark
-// load` takes; the tsv of a Table begins with a line of names.
+// A List holds a short table (nodes, keyspaces, partitions) in memory and aligns all of its rows.
+// Rows streams pairs of key and value in constant memory. `tidemark load` can read the output of
+// Rows in json and tsv. With --headers, tsv begins with a line of names.
 package output

@@ -10,29 +10,31 @@ import (
 )
 
 const (
-	// shortest is the width below which no column is narrowed as long as others can be left out.
+	// shortest is a width. No column is made narrower than that as long as another column can be left
+	// out.
 	shortest = 16
-	// readable is the largest width with which a column of sentences counts in the decision about
-	// columns to leave out.
+	// readable is the maximum width that is assumed for a column of sentences when columns to leave
+	// out are chosen.
 	readable = 32
-	// widest is the largest padding of a column without a terminal, so that one long value does not
+	// widest is the maximum padding of a column without a terminal, so that one long value does not
 	// fill the other rows with blanks.
 	widest = 100
-	// between columns are so many blanks.
+	// between is the number of blanks between columns.
 	between = 2
 )
 
-// fitted is a table that fits the terminal, with a note of the parts left out.
+// fitted is a table that fits the terminal, and the names of the parts that were left out.
 type fitted struct {
 	screen  Screen
 	columns []Column
 	rows    [][]string
 	tones   [][]Tone
 	widths  []int
-	// without names the columns left out, except empty ones; cut: cells were shortened.
+	// without has the names of the columns that were left out, except empty ones. cut: cells were
+	// shortened.
 	without []string
 	cut     bool
-	// all tells the user how to see the parts left out.
+	// all says how to see the parts that were left out.
 	all string
 }
 
@@ -91,7 +93,7 @@ func (l *List) fit() *fitted {
 	return f
 }
 
-// natural is the table as wide as it is.
+// natural returns the table in its full width.
 func (l *List) natural() *fitted {
 	f := &fitted{screen: l.screen, all: l.all, rows: make([][]string, len(l.rows)),
 		tones: make([][]Tone, len(l.rows))}
@@ -118,7 +120,7 @@ func (l *List) natural() *fitted {
 	return f
 }
 
-// over is by how much the table is too wide.
+// over returns by how much the table is too wide.
 func (f *fitted) over(width int) int {
 	total := between * (len(f.widths) - 1)
 	for _, w := range f.widths {
@@ -127,7 +129,7 @@ func (f *fitted) over(width int) int {
 	return total - width
 }
 
-// empty reports whether a column shows nothing.
+// empty reports whether a column has no content.
 func (f *fitted) empty(column int) bool {
 	for _, row := range f.rows {
 		if row[column] != "-" {
@@ -161,7 +163,8 @@ func (f *fitted) narrow(by int) bool {
 		return false
 	}
 	least := max(shortest, text.StringWidth(f.columns[column].Name))
-	// Not below the next one: columns of much text share what there is.
+	// A column is not made narrower than the next widest one, so that columns with much text share the
+	// space.
 	for i, w := range f.widths {
 		if i != column && !f.columns[i].Number && w < f.widths[column] {
 			least = max(least, w)
@@ -171,7 +174,7 @@ func (f *fitted) narrow(by int) bool {
 	return true
 }
 
-// shorten cuts the cells that are wider than their columns, but for sentences, which are wrapped.
+// shorten cuts the cells that are wider than their columns. Sentences are wrapped instead.
 func (f *fitted) shorten() {
 	for i, c := range f.columns {
 		if c.Sentences {
@@ -204,7 +207,7 @@ func (f *fitted) write(out io.Writer) error {
 	return err
 }
 
-// writeUpright prints the only row of a table with each cell on a line of its own.
+// writeUpright prints a table with a single row, each cell on a line of its own.
 func (f *fitted) writeUpright(out io.Writer) error {
 	label := 0
 	for _, c := range f.columns {
@@ -243,7 +246,7 @@ func (f *fitted) note() string {
 	return f.screen.Text(fmt.Sprintf("(%s; %s has all)\n", strings.Join(said, "; "), f.all))
 }
 
-// row appends a row. It has as many lines as the longest of its sentences.
+// row appends a row. It has as many lines as the longest of its wrapped sentences.
 func (f *fitted) row(b *strings.Builder, cells []string, tones []Tone) {
 	parts, most := make([][]string, len(cells)), 1
 	for i, cell := range cells {

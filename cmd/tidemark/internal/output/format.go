@@ -16,7 +16,7 @@ const (
 	Raw   Format = "raw"
 )
 
-// Formats are all of them, for help texts and completion.
+// Formats has all formats, for help texts and completion.
 var Formats = []string{string(Table), string(JSON), string(TSV), string(Raw)}
 
 // ParseFormat reads a value of --output.

@@ -9,23 +9,23 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Column is one column of a List. Its name is the header of the table, and with underscores for
-// spaces the name in json and tsv.
+// Column is one column of a List. Its name is the header in the table. In json and tsv, the name
+// has underscores instead of spaces.
 type Column struct {
 	Name string
 	// Number aligns the column to the right.
 	Number bool
-	// Detail: a table that is too wide leaves this column out before it cuts others.
+	// Detail: if the table is too wide, this column is left out before others are cut.
 	Detail bool
-	// Whole: the cells are not cut, because a part, of an id for instance, is useless.
+	// Whole: the cells are not cut, because a part of such a cell (an id, for instance) is useless.
 	Whole bool
 	// Sentences are wrapped on a terminal, not cut.
 	Sentences bool
-	// Programs: the column is for programs, and in no table.
+	// Programs: the column is only for programs, and not in a table.
 	Programs bool
 }
 
-// Size is a number of bytes: with a unit in a table, plain elsewhere.
+// Size is a number of bytes. A table shows it with a unit. Other formats show the plain number.
 type Size uint64
 
 // List is a short table: it is kept in memory, and printed by Flush.
@@ -38,18 +38,18 @@ type List struct {
 	all     string
 }
 
-// NewList begins a list. Without On its table has any width.
+// NewList begins a list. Without On, its table may have any width.
 func NewList(out io.Writer, format Format, columns ...Column) *List {
 	return &List{out: out, format: format, columns: columns, all: "--output json"}
 }
 
-// On says where the list is shown.
+// On sets the screen that shows the list.
 func (l *List) On(screen Screen) *List {
 	l.screen = screen
 	return l
 }
 
-// All sets the hint how to see the cut parts of a table, instead of "--output json".
+// All sets the text that says how to see the cut parts of a table. The default is "--output json".
 func (l *List) All(how string) *List {
 	l.all = how
 	return l
@@ -142,7 +142,7 @@ func (l *List) flushJSON() error {
 	return err
 }
 
-// String shows the size with a unit of 1024.
+// String formats the size with a unit of 1024.
 func (s Size) String() string {
 	const units = "KMGTPE"
 	if s < 1024 {

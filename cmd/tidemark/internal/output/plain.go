@@ -11,8 +11,8 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/records"
 )
 
-// Terminal is a writer for text of others on its way to a terminal: what the terminal would act on
-// is escaped, but for the ends of lines and tabs.
+// Terminal returns a writer for foreign text on its way to a terminal. It escapes everything on
+// which a terminal would act, except line ends and tabs.
 func Terminal(out io.Writer) io.Writer { return &terminal{out: out} }
 
 type terminal struct {
@@ -35,7 +35,7 @@ func (t *terminal) Write(text []byte) (int, error) {
 			t.part = bytes.Clone(whole[i:])
 			i = len(whole)
 			continue
-		case r == '\\': // it is no danger, and not doubled
+		case r == '\\': // a backslash does no harm, and is not doubled
 			b.WriteByte('\\')
 		case unicode.IsPrint(r) && (r != utf8.RuneError || size > 1):
 			b.Write(whole[i : i+size])
@@ -50,8 +50,8 @@ func (t *terminal) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// PlainJSON is JSON of others as a terminal may have it: in its strings everything is escaped that
-// a terminal would act on, or an eye be deceived by.
+// PlainJSON makes foreign JSON safe for a terminal: in its strings it escapes everything on which a
+// terminal would act, or which could deceive a reader.
 func PlainJSON(text []byte) []byte {
 	var b []byte
 	for i := 0; i < len(text); {

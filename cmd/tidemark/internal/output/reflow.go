@@ -43,7 +43,7 @@ func (s Screen) Reflow(written string) string {
 			end()
 			first, rest = label, strings.Repeat(" ", len(label))
 			line = line[len(label):]
-		case len(words) > 0 && indent == len(rest): // it goes on
+		case len(words) > 0 && indent == len(rest): // the paragraph continues
 		default:
 			end()
 			first = line[:indent]

@@ -30,28 +30,28 @@ type Rows struct {
 
 type pageRow struct{ key, value string }
 
-// A table aligns its first page (this many rows or bytes) and keeps that width; longer keys later
-// stick out.
+// A table aligns its first page (this many rows or bytes) and keeps that width. Longer keys that
+// come later exceed the width.
 const (
 	pageRows  = 512
 	pageBytes = 256 << 10
 )
 
-// NewRows begins a stream of rows. Call Flush at the end, also after an error, so that what came
-// before it is printed.
+// NewRows begins a stream of rows. Call Flush at the end, even after an error, so that the rows
+// before the error are printed.
 func NewRows(out io.Writer, format Format, keysOnly bool) *Rows {
 	return &Rows{out: bufio.NewWriterSize(out, 64<<10), format: format, keysOnly: keysOnly,
 		page: make([]pageRow, 0, pageRows)}
 }
 
-// On says where the rows are shown.
+// On sets the screen that shows the rows.
 func (r *Rows) On(screen Screen) *Rows {
 	r.screen = screen
 	return r
 }
 
-// Write prints one row. It does not keep key and value. Only JSON shows when the value expires;
-// zero: it does not.
+// Write prints one row. It does not keep key and value. Only JSON shows the expiry. A zero expiry
+// means that the value does not expire.
 func (r *Rows) Write(key, value []byte, expires time.Time) error {
 	r.line = r.line[:0]
 	switch r.format {
@@ -148,7 +148,7 @@ func (r *Rows) printRow(row pageRow) error {
 	return err
 }
 
-// keyColumns returns the largest width of a key, which leaves some room for a value.
+// keyColumns returns the maximum width of a key, which leaves space for a value.
 func (r *Rows) keyColumns() int {
 	switch width := r.screen.columns(); {
 	case width == 0:
@@ -160,7 +160,7 @@ func (r *Rows) keyColumns() int {
 	}
 }
 
-// fit shortens a cell to so many columns.
+// fit shortens a cell to a number of columns.
 func (r *Rows) fit(cell string, columns int) string {
 	cell, cut := Fit(cell, columns)
 	r.cut = r.cut || cut

@@ -7,14 +7,14 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Screen says where output goes, and how it is dressed up for that.
+// Screen describes where output goes, and how it is formatted.
 type Screen struct {
-	// Width is the terminal's number of columns; 0 if the output is no terminal: then nothing is
+	// Width is the terminal's number of columns. If it is 0, the output is no terminal, and nothing is
 	// cut, wrapped or left out. A terminal of less than 20 columns counts as 20.
 	Width int
-	// Color has words about health coloured.
+	// Color turns on colours for words about health.
 	Color bool
-	// Headers begins tsv with a line of names.
+	// Headers makes tsv begin with a line of names.
 	Headers bool
 }
 
@@ -24,7 +24,7 @@ const UnknownWidth = 80
 // narrowest is the smallest assumed width of a terminal.
 const narrowest = 20
 
-// columns is the width that counts.
+// columns returns the effective width.
 func (s Screen) columns() int {
 	if s.Width == 0 {
 		return 0
@@ -59,8 +59,8 @@ func (s Screen) Paint(tone Tone, plain string) string {
 	return plain
 }
 
-// Text fits lines of text to the screen: long lines are wrapped between words, and continue below
-// the words with which they begin.
+// Text fits lines of text to the screen. Long lines are wrapped between words, and the continuation
+// is indented like the words at the beginning of the line.
 func (s Screen) Text(plain string) string {
 	if s.Width == 0 {
 		return plain
@@ -84,10 +84,10 @@ func (s Screen) Text(plain string) string {
 	return b.String()
 }
 
-// wrap divides a line into lines of at most so many columns, between words if it can. It returns at
-// least one line.
+// wrap divides a line into lines of a maximum number of columns, between words if possible. It
+// returns at least one line.
 func wrap(line string, columns int) []string {
-	columns = max(columns, 2) // the width of the widest characters
+	columns = max(columns, 2) // the widest characters have two columns
 	var lines []string
 	for text.StringWidth(line) > columns {
 		end, fits, width := 0, 0, 0
@@ -113,8 +113,7 @@ func wrap(line string, columns int) []string {
 	return append(lines, line)
 }
 
-// Fit shortens a line to a number of columns, and reports whether it did; 0 columns keep it as it
-// is.
+// Fit shortens a line to a number of columns, and reports whether it did. 0 columns mean no limit.
 func Fit(line string, columns int) (string, bool) {
 	if columns == 0 || len(line) <= columns || text.StringWidth(line) <= columns {
 		return line, false

@@ -12,7 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
 )
 
-// lineEvery is how often a line is printed without a terminal; shorter work prints none.
+// lineEvery is the interval of lines without a terminal. Shorter work prints none.
 const lineEvery = 5 * time.Second
 
 // Options say how to show the progress.
@@ -65,7 +65,7 @@ func Start(options Options) *Progress {
 			progressbar.OptionSetWidth(options.barWidth()),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
-			// Without this, a bar of unknown length starts a goroutine of its own.
+			// Without this option, a bar of unknown length starts a goroutine.
 			progressbar.OptionSetSpinnerChangeInterval(0),
 		)
 	}
@@ -87,12 +87,12 @@ func (o *Options) barWidth() int {
 	return min(max(o.Width-wordsBeside-len(o.What), shortestBar), longestBar)
 }
 
-// Set says how much has been done so far.
+// Set shows how much work has been done so far.
 func (p *Progress) Set(done uint64) {
 	switch {
 	case p.options.Quiet:
 	case p.bar != nil:
-		_ = p.bar.Set64(int64(done)) // an error here is a terminal that went away
+		_ = p.bar.Set64(int64(done)) // an error means that the terminal is gone
 	default:
 		now := p.options.Now()
 		if interval := now.Sub(p.lastLine); interval >= lineEvery {
@@ -113,7 +113,7 @@ func (p *Progress) printLine(done uint64, rate float64) {
 		rate)
 }
 
-// Stop takes the bar away, so that the next words begin on a clean line.
+// Stop removes the bar, so that the next text begins on an empty line.
 func (p *Progress) Stop() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
@@ -124,8 +124,8 @@ func (p *Progress) Stop() {
 // Elapsed returns the duration of the work so far.
 func (p *Progress) Elapsed() time.Duration { return p.options.Now().Sub(p.start) }
 
-// Line overwrites one line of a terminal again and again, for work whose progress is not a count.
-// Where there is no terminal every Show is a line of its own.
+// Line overwrites one line of a terminal repeatedly, for work whose progress is not a number.
+// Without a terminal every Show prints a line.
 type Line struct {
 	Out      io.Writer
 	Terminal bool
@@ -140,7 +140,7 @@ func (l *Line) Show(text string) {
 		fmt.Fprintln(l.Out, text)
 		return
 	}
-	if l.Width > 0 { // not the last column: some terminals go to the next line there
+	if l.Width > 0 { // the last column is not used: some terminals go to the next line there
 		text, _ = output.Fit(text, max(l.Width-1, 1))
 	}
 	columns := utf8.RuneCountInString(text)

@@ -9,22 +9,23 @@ import (
 
 const (
 	HistoryEnv = "TIDEMARK_HISTORY"
-	// historyOff stands in place of the file's name: no history is kept.
+	// historyOff is the value in place of the file's name that turns the history off.
 	historyOff = "off"
-	// historyLines are kept at most; the file is cut when it has twice as many.
+	// historyLines is the number of lines that are kept. The file is shortened when it has twice as
+	// many.
 	historyLines = 1000
 )
 
-// History holds the lines of the prompt, the newest last, and keeps them in a file for the next
-// session. Values are not written to the file, so that stored data does not lie in home
-// directories: of a put the file has the keyspace and the key. A line that begins with a blank is
-// not kept at all.
+// History holds the lines of the prompt, the newest last, and stores them in a file for the next
+// session. Values are not written to the file, so that stored data does not end up in home
+// directories: of a put, the file has the keyspace and the key. A line that begins with a blank is
+// not stored.
 type History struct {
 	path  string
 	lines []string
 }
 
-// HistoryFile is where history is kept; empty: nowhere.
+// HistoryFile returns the path of the history. It is empty if no history is kept.
 func HistoryFile(flag string, getenv func(string) string) string {
 	path := flag
 	if path == "" {
@@ -46,7 +47,7 @@ func HistoryFile(flag string, getenv func(string) string) string {
 	return path
 }
 
-// OpenHistory reads the file. A file that cannot be read, or is not there, is no history yet.
+// OpenHistory reads the file. If the file does not exist or cannot be read, the history is empty.
 func OpenHistory(path string) *History {
 	h := &History{path: path}
 	if path == "" {
@@ -70,7 +71,7 @@ func OpenHistory(path string) *History {
 	return h
 }
 
-// rewrite makes the file short. The former one stays if that fails.
+// rewrite shortens the file. If that fails, the former file stays.
 func (h *History) rewrite() {
 	short := h.path + ".new"
 	if os.WriteFile(short, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600) == nil {
@@ -78,7 +79,7 @@ func (h *History) rewrite() {
 	}
 }
 
-// Add implements term.History. Lines that cannot be written are lost; the session goes on.
+// Add implements term.History. If a line cannot be written, it is lost, and the session continues.
 func (h *History) Add(line string) {
 	if strings.TrimSpace(line) == "" || line[0] == ' ' ||
 		(len(h.lines) > 0 && h.lines[len(h.lines)-1] == line) {
@@ -111,7 +112,7 @@ func withoutValue(line string) string {
 	return line
 }
 
-// quoted are words as splitWords takes them.
+// quoted formats words as SplitWords parses them.
 func quoted(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {
@@ -121,7 +122,7 @@ func quoted(words []string) []string {
 		case !strings.Contains(word, "'"):
 			out[i] = "'" + word + "'"
 		default:
-			// A word with quotes of both kinds cannot be said in one piece.
+			// A word with quotes of both kinds cannot be written in one piece.
 			out[i] = `"` + word + `"`
 		}
 	}

@@ -17,15 +17,16 @@ import (
 // written as \xNN, and a command.
 const maxLine = 4*(keys.MaxKeySize+keys.MaxValueSize) + 4096
 
-// Line is a line of input, without its end, or why there are no more.
+// Line is a line of input without its line end, or the error that ended the input.
 type Line struct {
 	Number int
 	Text   string
 	Err    error
 }
 
-// ReadLines yields the lines of in, and an error as the last. It ends with ctx, even while it waits
-// for a line: then a goroutine keeps waiting until in or the process ends.
+// ReadLines yields the lines of in. If an error occurs, it is the last thing that it yields. It
+// ends with ctx, even while it waits for a line. In that case a goroutine keeps waiting until in or
+// the process ends.
 func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	lines := make(chan Line)
 	go func() {
@@ -70,8 +71,8 @@ func ReadLines(ctx context.Context, in io.Reader) iter.Seq[Line] {
 	}
 }
 
-// SplitWords splits a line at its blanks. Quotes of either kind keep everything up to the next of
-// the kind together, as it is. A comment, which begins with #, has no words.
+// SplitWords splits a line at its blanks. Text between two quotes of the same kind is kept
+// together, unchanged. A comment, which begins with #, has no words.
 func SplitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -9,7 +9,7 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// AppendEscaped appends field as TSV holds it.
+// AppendEscaped appends field in the form of TSV.
 func AppendEscaped(dst, field []byte) []byte {
 	for i := 0; i < len(field); {
 		c := field[i]
@@ -37,8 +37,8 @@ func AppendEscaped(dst, field []byte) []byte {
 			continue
 		}
 		if c >= utf8.RuneSelf {
-			// unicode.IsPrint leaves out what would confuse a terminal or an eye: control
-			// characters, odd spaces, surrogates.
+			// unicode.IsPrint excludes characters that would confuse a terminal or a reader: control
+			// characters, unusual spaces, surrogates.
 			if r, size := utf8.DecodeRune(field[i:]); size > 1 && unicode.IsPrint(r) {
 				dst = append(dst, field[i:i+size]...)
 				i += size
@@ -51,7 +51,7 @@ func AppendEscaped(dst, field []byte) []byte {
 	return dst
 }
 
-// Escape is AppendEscaped as a string: any bytes, printable, on one line.
+// Escape returns the result of AppendEscaped as a string: any bytes in printable form, on one line.
 func Escape(field []byte) string { return string(AppendEscaped(nil, field)) }
 
 var (
@@ -59,8 +59,8 @@ var (
 	errShortHex          = errors.New(`\x needs two hexadecimal digits after it`)
 )
 
-// Unescape appends what an escaped field means. It takes every escape that AppendEscaped writes and
-// no other.
+// Unescape appends the bytes that an escaped field represents. It accepts every escape that
+// AppendEscaped writes, and no other.
 func Unescape(dst, escaped []byte) ([]byte, error) {
 	for i := 0; i < len(escaped); i++ {
 		c := escaped[i]

@@ -37,9 +37,9 @@ func FormatOfFile(name string) Format {
 // Record is one key with its value.
 type Record struct {
 	Key, Value []byte
-	// Expires is the expiry of the value. Zero: the record does not name one.
+	// Expires is the expiry of the value. It is zero if the record does not give one.
 	Expires time.Time
-	// Forever: the value does not expire. Expires is zero then.
+	// Forever: the value does not expire, and Expires is zero.
 	Forever bool
 }
 
@@ -74,7 +74,7 @@ func (r *Record) parseExpiry(text string) error {
 	return nil
 }
 
-// Limits bound what a Reader takes. Zero means no limit.
+// Limits limit the records that a Reader accepts. Zero means no limit.
 type Limits struct {
 	Key, Value int
 }

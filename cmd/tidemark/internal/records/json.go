@@ -61,8 +61,8 @@ func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
 	case text != nil:
 		return append(dst, *text...), nil
 	case encoded != nil:
-		// The strict decoder refuses stray bits after the end, so that a damaged field does not
-		// pass for another.
+		// The strict decoder refuses nonzero unused bits at the end, so that two different texts do not
+		// represent the same field.
 		dst, err := base64.StdEncoding.Strict().AppendDecode(dst, []byte(*encoded))
 		if err != nil {
 			return dst, fmt.Errorf("%q: %w", name+"_base64", err)
@@ -73,7 +73,7 @@ func jsonField(dst []byte, name string, text, encoded *string) ([]byte, error) {
 }
 
 // checkSurrogates refuses a \u escape of half a surrogate pair, which the JSON decoder would
-// silently replace by U+FFFD. It ignores everything else, well-formed or not.
+// replace by U+FFFD without an error. It ignores everything else, well-formed or not.
 func checkSurrogates(line []byte) error {
 	for i := 0; i < len(line); i++ {
 		if line[i] != '\\' {
@@ -82,7 +82,7 @@ func checkSurrogates(line []byte) error {
 		i++
 		unit, ok := unitAt(line, i)
 		if !ok {
-			continue // another escape: its second byte is stepped over
+			continue // another escape: its second byte is skipped
 		}
 		i += 4
 		switch {
@@ -116,8 +116,8 @@ func unitAt(line []byte, i int) (unit int, ok bool) {
 	return unit, true
 }
 
-// AppendJSONObject appends the record as JSONL holds it, without a newline. With keysOnly the value
-// is left out, which a Reader does not take.
+// AppendJSONObject appends the record in the form of JSONL, without a newline. With keysOnly it
+// leaves out the value. A Reader does not accept that form.
 func AppendJSONObject(dst []byte, record Record, keysOnly bool) []byte {
 	dst = append(dst, '{')
 	dst = AppendJSONField(dst, "key", record.Key)

@@ -25,11 +25,11 @@ func NewReader(in io.Reader, format Format, limits Limits) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 256<<10), format: format, limits: limits}
 }
 
-// Line is the number of the line that was read last, from 1.
+// Line returns the number of the last line that was read, from 1.
 func (r *Reader) Line() uint64 { return r.line }
 
 // Next returns the next record, io.EOF after the last, and a *LineError for a line that is not a
-// record. Key and value are the Reader's own and change with the next call.
+// record. The Reader owns key and value, and changes them with the next call.
 func (r *Reader) Next() (Record, error) {
 	line, err := r.readLine()
 	if errors.Is(err, io.EOF) {

@@ -11,24 +11,24 @@ import (
 	"github.com/tidemarkdb/tidemark/hlc"
 )
 
-// clockOffsetPoll is how often the file of an offset clock is read.
+// clockOffsetPoll is the interval at which the file of an OffsetClock is read.
 const clockOffsetPoll = 20 * time.Millisecond
 
-// OffsetClock is the system's clock set off by what a file says, so that fault tests can give each
-// server a clock of its own (start --clock-offset-file, which is hidden). The file holds a duration
-// like -120ms; without the file the clock is right. A changed file takes effect within
+// OffsetClock is the system's clock with an offset from a file. With it, fault tests give each
+// server its own clock (start --clock-offset-file, which is hidden). The file has a duration such
+// as -120ms. Without the file the offset is zero. A changed file takes effect within
 // clockOffsetPoll, as a jump.
 type OffsetClock struct {
 	file   string
 	offset atomic.Int64 // nanoseconds
-	// refused is the last content that is no duration, so that it is logged once. Only the
-	// goroutine of follow uses it.
+	// refused is the last content that is not a duration, so that it is logged once. Only the
+	// goroutine of Follow uses it.
 	refused string
 }
 
 var _ hlc.Physical = (*OffsetClock)(nil)
 
-// NewOffsetClock reads the file once; follow reads it from then on.
+// NewOffsetClock reads the file once. Follow reads it from then on.
 func NewOffsetClock(file string, logger *slog.Logger) *OffsetClock {
 	c := &OffsetClock{file: file}
 	c.read(logger)
@@ -38,7 +38,7 @@ func NewOffsetClock(file string, logger *slog.Logger) *OffsetClock {
 // Now implements hlc.Physical.
 func (c *OffsetClock) Now() int64 { return hlc.System().Now() + c.offset.Load() }
 
-// Follow reads the file again and again until ctx ends.
+// Follow reads the file repeatedly until ctx ends.
 func (c *OffsetClock) Follow(ctx context.Context, logger *slog.Logger) {
 	ticker := time.NewTicker(clockOffsetPoll)
 	defer ticker.Stop()
@@ -52,8 +52,8 @@ func (c *OffsetClock) Follow(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// read takes the offset from the file. If the file exists and cannot be read or parsed, the offset
-// stays as it is.
+// read reads the offset from the file. If the file exists and cannot be read or parsed, the offset
+// does not change.
 func (c *OffsetClock) read(logger *slog.Logger) {
 	content, err := os.ReadFile(c.file)
 	if os.IsNotExist(err) {

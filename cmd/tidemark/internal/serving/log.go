@@ -27,7 +27,7 @@ func (l *Log) Register(cmd *cobra.Command) {
 		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Logger makes the log that the flags ask for.
+// Logger makes the logger for the values of the flags.
 func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil || strings.ContainsAny(l.level, "+-") {
@@ -43,7 +43,7 @@ func (l *Log) Logger(out io.Writer) (*slog.Logger, error) {
 	return nil, exit.Usagef("--log-format %q: use text or json", l.format)
 }
 
-// plainJSON escapes characters on which a terminal would act and which JSON allows.
+// plainJSON escapes characters that JSON allows and on which a terminal would act.
 type plainJSON struct{ out io.Writer }
 
 // Write implements io.Writer. A handler writes whole lines.
@@ -54,8 +54,8 @@ func (p plainJSON) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// plainErrors logs an error as its sentence: the handlers would print the stack trace that some
-// errors have.
+// plainErrors logs an error as its text. The handlers would print the stack trace that some errors
+// have.
 func plainErrors(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(exit.Message(err))

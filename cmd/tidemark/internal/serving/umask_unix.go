@@ -4,7 +4,7 @@ package serving
 
 import "syscall"
 
-// RestrictFiles keeps what this process creates, data and logs of servers above all, from users
-// other than its own and its group: files are 0640 and directories 0750 at most. What exists is
-// left alone.
+// RestrictFiles protects the files that this process creates, such as data and logs of servers:
+// only its user and its group can use them. Files are 0640 and directories 0750 at most. Existing
+// files are not changed.
 func RestrictFiles() { syscall.Umask(syscall.Umask(0o777) | 0o027) }

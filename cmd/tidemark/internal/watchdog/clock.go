@@ -4,8 +4,8 @@ package watchdog
 
 import "golang.org/x/sys/unix"
 
-// Clock returns the time of the clock of deadlines, which all processes of this machine share: in
-// nanoseconds, never going back. On Linux it goes on while the machine is suspended.
+// Clock returns the time of the clock for deadlines, which all processes of this machine share. It
+// is in nanoseconds and never goes back. On Linux it continues while the machine is suspended.
 func Clock() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(boot, &t); err != nil {

@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	// startTimeout is how long a watchdog has to start.
+	// startTimeout is the time that a watchdog has to start.
 	startTimeout = 20 * time.Second
-	// tellTimeout is how long the write of a line to the watchdog may take: a watchdog that does
-	// not read is stopped.
+	// tellTimeout limits the time for writing a line to the watchdog: a watchdog that does not read is
+	// stopped.
 	tellTimeout = 100 * time.Millisecond
-	// grace is by how much later than the watchdog this process does what the watchdog should have
-	// done.
+	// grace is the additional time after which this process does what the watchdog should have done.
 	grace = time.Second
 )
 
@@ -29,25 +28,26 @@ const (
 type Command struct {
 	// Args are the program and its arguments, and Env its environment.
 	Args, Env []string
-	// In, Out and Err are its standard streams; nil: nothing.
+	// In, Out and Err are its standard streams. nil means no stream.
 	In       io.Reader
 	Out, Err io.Writer
 	// Patience is the time between SIGTERM and SIGKILL.
 	Patience time.Duration
-	// Interactive gives the command the foreground of the terminal from the beginning, if this
-	// process is there. Otherwise it gets the foreground when it reads from the terminal.
+	// Interactive gives the command the foreground of the terminal from the beginning, if this process
+	// is in the foreground. Otherwise the command gets the foreground when it reads from the terminal.
 	Interactive bool
-	// Failed is called at most once, if the watchdog ends before the command, which is ended then.
+	// Failed is called at most once, if the watchdog ends before the command. The command is then
+	// ended.
 	Failed func(error)
 }
 
-// Process is a command that runs. Its methods may be called from any goroutine, Wait once.
+// Process is a running command. Its methods may be called from any goroutine, Wait only once.
 type Process struct {
 	Command
 	cmd      *exec.Cmd
 	dog      *exec.Cmd
 	terminal *terminal
-	// group is the command's; 0: that of this process.
+	// group is the command's process group. It is 0 if the command is in the group of this process.
 	group int
 	// ended is closed when the watchdog has ended. verdict, which may be read afterwards, is the
 	// watchdog's last line: empty if the watchdog was killed.
@@ -63,9 +63,9 @@ type Process struct {
 		tell *os.File
 		// deadline is the last deadline sent to the watchdog.
 		deadline int64
-		// finished: the watchdog may end. ending: the command was told to end. closed: the group
-		// gets no more signals, because its number may soon belong to another group. overdue: this
-		// process has killed the command at the deadline.
+		// finished: the watchdog may end. ending: the command was told to end. closed: the group gets no
+		// more signals, because its number may soon belong to another group. overdue: this process has
+		// killed the command at the deadline.
 		finished, ending, closed, overdue bool
 		last, tick                        *time.Timer
 	}
@@ -103,15 +103,15 @@ func Start(c Command, deadline int64) (p *Process, err error) {
 	return p, nil
 }
 
-// look keeps the deadline if the watchdog is stopped: it continues the watchdog when there is
-// something to do, and kills the command at the deadline. It runs in a goroutine of the timer.
+// look enforces the deadline if the watchdog is stopped: it continues the watchdog when an action
+// is due, and kills the command at the deadline. It runs in a goroutine of the timer.
 func (p *Process) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.finished {
 		return
 	}
-	next := lookAgain // a timer stands still in a suspended machine, and the deadline does not
+	next := lookAgain // a timer stops in a suspended machine, but the deadline does not
 	if p.mu.deadline != Never {
 		switch left := time.Duration(p.mu.deadline - Clock()); {
 		case left <= 0:
@@ -127,7 +127,7 @@ func (p *Process) look() {
 	p.mu.tick.Reset(next)
 }
 
-// startDog starts the watchdog, and returns when it leads its group.
+// startDog starts the watchdog, and returns when the watchdog leads its group.
 func (p *Process) startDog(deadline int64) (err error) {
 	told, tell, err := os.Pipe()
 	if err != nil {
@@ -192,7 +192,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// watchDog waits for an end of the watchdog before its time. It is a goroutine of the process.
+// watchDog is a goroutine that handles an early end of the watchdog.
 func (p *Process) watchDog() {
 	<-p.ended
 	p.mu.Lock()
@@ -216,7 +216,7 @@ func (p *Process) Until(deadline int64) {
 	}
 }
 
-// End has the command end: by SIGTERM, and when its patience is over by SIGKILL.
+// End ends the command: by SIGTERM, and when its patience is over by SIGKILL.
 func (p *Process) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,12 +226,12 @@ func (p *Process) End() {
 	p.mu.ending = true
 	late := grace
 	if !p.sayLocked("end") {
-		// There is no watchdog to do it.
+		// There is no watchdog that would send the signal.
 		p.signalLocked(syscall.SIGTERM)
 		p.signalLocked(syscall.SIGCONT)
 		late = 0
 	} else {
-		_ = p.dog.Process.Signal(syscall.SIGCONT) // it may stand still
+		_ = p.dog.Process.Signal(syscall.SIGCONT) // the watchdog may be stopped
 	}
 	p.mu.last = time.AfterFunc(p.Patience+late, func() {
 		p.mu.Lock()
@@ -250,13 +250,13 @@ func (p *Process) sayLocked(line string) bool {
 	_ = p.mu.tell.SetWriteDeadline(time.Now().Add(tellTimeout))
 	_, err := p.mu.tell.WriteString(line + "\n")
 	if err != nil {
-		_ = p.dog.Process.Kill() // watchDog sees to the rest
+		_ = p.dog.Process.Kill() // watchDog does the rest
 	}
 	return err == nil
 }
 
-// signalLocked sends a signal to the command and its group, which this process has to do if there
-// is no watchdog, or a stopped one.
+// signalLocked sends a signal to the command and its group. It is used if the watchdog is gone or
+// stopped.
 func (p *Process) signalLocked(s syscall.Signal) {
 	if p.mu.closed {
 		return
@@ -269,14 +269,14 @@ func (p *Process) signalLocked(s syscall.Signal) {
 	_ = syscall.Kill(-p.group, s)
 }
 
-// signalOutside sends a signal to a command that has left its group, and to the group that it has
-// made, as interactive shells and timeout do.
+// signalOutside sends a signal to a command that has left its group, and to the group that the
+// command has created, as interactive shells and timeout do.
 //
-// The system reuses the number of a process after the process was waited for. So the command's
+// The system may reuse the number of a process after the process was waited for. So the command's
 // group is looked up first, and then the command's handle is checked: if the command can still be
-// signalled, the number was the command's at the look-up. A race remains for the time of one system
-// call, in which the system would have to give out all other numbers first, because it gives them
-// out in turn.
+// signalled, the number was the command's at the look-up. A race remains for the duration of one
+// system call. It would require that the system gives out all other numbers during this time,
+// because the system gives out numbers in turn.
 func signalOutside(group int, command *os.Process, s syscall.Signal) {
 	switch of, err := syscall.Getpgid(command.Pid); {
 	case err != nil, of == group:
@@ -293,7 +293,7 @@ func signalOutside(group int, command *os.Process, s syscall.Signal) {
 func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 	err = ignoreExit(p.cmd.Wait())
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // what it has left behind writes on
+		err = nil // processes that it has left behind still write
 	}
 	state = p.cmd.ProcessState
 	p.terminal.end()
@@ -305,21 +305,21 @@ func (p *Process) Wait() (state *os.ProcessState, overdue bool, err error) {
 	return state, overdue, err
 }
 
-// finish makes the watchdog end, which it does when the group that was told to end is empty. It
-// reports whether the command was ended because of the deadline.
+// finish makes the watchdog end. If the group was told to end, the watchdog ends when the group is
+// empty. finish reports whether the command was ended because of the deadline.
 func (p *Process) finish() (overdue bool) {
 	p.mu.Lock()
 	p.mu.finished = true
 	p.sayLocked("gone")
 	ending, last, tick := p.mu.ending, p.mu.last, p.mu.tick
 	p.mu.Unlock()
-	_ = p.dog.Process.Signal(syscall.SIGCONT) // it may stand still
+	_ = p.dog.Process.Signal(syscall.SIGCONT) // the watchdog may be stopped
 	limit := grace
 	if ending {
 		limit += p.Patience
 	}
 	late := time.AfterFunc(limit, func() { _ = p.dog.Process.Kill() })
-	if p.cmd.Process == nil { // it was not started, and nobody waits for the watchdog
+	if p.cmd.Process == nil { // the command was not started, and nobody waits for the watchdog
 		_ = p.dog.Process.Kill()
 	}
 	<-p.ended
@@ -340,17 +340,18 @@ func (p *Process) finish() (overdue bool) {
 	return p.mu.overdue || p.verdict == saysOverdue
 }
 
-// self is this program.
+// self returns the path of this program.
 func self() (string, error) {
 	if _, err := os.Stat(selfLink); err == nil {
-		return selfLink, nil // also if the file was replaced
+		return selfLink, nil // works even if the file was replaced
 	}
 	return os.Executable()
 }
 
 const selfLink = "/proc/self/exe"
 
-// Ended is the exit code for a shell: 128 and more if a signal ended the command.
+// Ended returns the exit code for a shell: 128 plus the number of the signal if a signal ended the
+// command.
 func Ended(state *os.ProcessState) int {
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

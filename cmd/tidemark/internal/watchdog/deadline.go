@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Never is a deadline that does not come.
+// Never is a deadline that is never reached.
 const Never = math.MaxInt64
 
 // action is the next action of a watchdog.
@@ -19,19 +19,21 @@ const (
 	terminate
 	// kill: SIGKILL to the group, and end.
 	kill
-	// leave: the command is gone; the watchdog leaves the group, and looks whether it is empty.
+	// leave: the command is gone. The watchdog leaves the group, and checks whether the group is
+	// empty.
 	leave
-	// finish: end, and leave the group alone.
+	// finish: end, and do not touch the group.
 	finish
 )
 
-// watch is the state of a watchdog. It has no clock, and does nothing by itself.
+// watch is the state of a watchdog. It has no clock, and does nothing on its own.
 type watch struct {
 	// patience is the time between SIGTERM and SIGKILL.
 	patience time.Duration
 	// deadline is the time, by Clock, by which the command must have ended.
 	deadline int64
-	// killAt is the time at which a command that was told to end is killed; Never: it was not told.
+	// killAt is the time at which a command that was told to end is killed. It is Never if the command
+	// was not told to end.
 	killAt int64
 	// overdue: the command was told to end because the deadline was near.
 	overdue bool
@@ -43,8 +45,8 @@ func newWatch(patience time.Duration, deadline int64) *watch {
 	return &watch{patience: patience, deadline: deadline, killAt: Never}
 }
 
-// tell takes a line that the starting process has written. pid is the process of the command, if
-// the line says so. A line that makes no sense is left alone: versions are the same.
+// tell processes a line from the starting process. pid is the process of the command, if the line
+// names it. An invalid line is ignored: both processes have the same version.
 func (w *watch) tell(now int64, line string) (pid int, do action) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -66,7 +68,7 @@ func (w *watch) tell(now int64, line string) (pid int, do action) {
 	return pid, wait
 }
 
-// end begins the end of the command.
+// end starts to end the command.
 func (w *watch) end(now int64) action {
 	if w.killAt != Never {
 		return wait

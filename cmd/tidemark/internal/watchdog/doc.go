@@ -26,8 +26,8 @@
 //     would keep the deadline if this process were stopped. On Linux the kernel kills nothing then.
 //   - The watchdog is stopped: this process continues it (SIGCONT) when there is something to do,
 //     and kills the command at the deadline by itself if the watchdog does not.
-//   - Both are stopped, or the machine is suspended: they act when they go on. The deadline is by a
-//     clock that goes on in a suspended machine (Clock).
+//   - Both are stopped, or the machine is suspended: they act when they continue. The deadline uses
+//     a clock that continues in a suspended machine (Clock).
 //   - The system reuses numbers of processes. The group has the number of the watchdog, which is
 //     not waited for before the last signal to the group. Before a signal to a group that the
 //     command has made, this process checks that the command has not been waited for.
@@ -36,14 +36,14 @@
 //
 // # The terminal
 //
-// A command that reads from the terminal, and is interrupted from it, has to be in the foreground
-// group of the terminal. On Linux, if this process is in the foreground, it gives the foreground to
-// the command's group, at once or when the command uses the terminal. When the command is stopped
-// from the terminal, this process takes the foreground back and stops as well, so that the shell
-// sees its job stop, and both go on together. While the command does not use the terminal, as
-// behind a pipe, Ctrl-Z stops only this process: the command then has until the deadline. On other
-// systems a command that is started from a terminal stays in the group of this process, and only
-// the command itself is ended, without its child processes.
+// A command that reads from the terminal, or that Ctrl-C should interrupt, has to be in the
+// foreground group of the terminal. On Linux, if this process is in the foreground, it gives the
+// foreground to the command's group, at once or when the command uses the terminal. When the
+// command is stopped from the terminal, this process takes the foreground back and stops as well,
+// so that the shell sees its job stop. Both continue together. While the command does not use the
+// terminal, for instance behind a pipe, Ctrl-Z stops only this process. The command then has time
+// until the deadline. On other systems a command that is started from a terminal stays in the group
+// of this process, and only the command itself is ended, without its child processes.
 //
 // The package imports nothing of Tidemark.
 package watchdog

@@ -15,12 +15,12 @@ import (
 const (
 	// name is the process name by which Main recognises a watchdog.
 	name = "tidemark-watchdog"
-	// ready is the first line of a watchdog: its signals are set.
+	// ready is the first line of a watchdog: its signal handling is set up.
 	ready = "ready\n"
-	// lookAgain is how often a watchdog looks at the clock while there is a deadline: timers stop
-	// in a suspended machine.
+	// lookAgain is the interval at which a watchdog checks the clock while there is a deadline: timers
+	// stop in a suspended machine.
 	lookAgain = 100 * time.Millisecond
-	// lookForRest is how often a watchdog checks whether the group is empty.
+	// lookForRest is the interval at which a watchdog checks whether the group is empty.
 	lookForRest = 20 * time.Millisecond
 	// saysOverdue is the last line of a watchdog that has ended the command because of the
 	// deadline, saysDone the last line otherwise. A watchdog that was killed writes neither.
@@ -28,13 +28,14 @@ const (
 	saysDone    = "done\n"
 )
 
-// Main is the whole program if this process is a watchdog, and does nothing otherwise. A program
-// that uses Start must call Main before anything else.
+// Main runs the watchdog and does not return if this process is a watchdog. Otherwise it does
+// nothing. A program that uses Start must call Main before anything else.
 func Main() {
 	if len(os.Args) != 5 || os.Args[0] != name {
 		return
 	}
-	// Signals to the group, which this process leads, and from the terminal are for the command.
+	// Signals to the group, which this process leads, and signals from the terminal are for the
+	// command.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP,
 		syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	group := syscall.Getpgrp()
@@ -49,7 +50,7 @@ func Main() {
 	d := &dog{watch: newWatch(time.Duration(numbers[0]), numbers[1]), group: group,
 		parents: int(numbers[2])}
 	if numbers[3] == 0 {
-		d.group = 0 // the command is not in it
+		d.group = 0 // the command is not in the group
 	}
 	if _, err := io.WriteString(os.Stdout, ready); err != nil {
 		os.Exit(2)
@@ -59,20 +60,20 @@ func Main() {
 	if d.overdue {
 		last = saysOverdue
 	}
-	// The pipe ends with this process; its end tells the other process.
+	// The pipe ends with this process, which the other process notices.
 	_, _ = io.WriteString(os.Stdout, last)
 	os.Exit(0)
 }
 
-// dog is a watchdog at work.
+// dog is a running watchdog.
 type dog struct {
 	*watch
-	// group is the watched group; 0: only the command is watched.
+	// group is the watched group. If it is 0, only the command is watched.
 	group int
-	// parents is the group of the process that has started this one.
+	// parents is the group of the parent process.
 	parents int
-	// command is the process of the command; nil before it was started. On Linux it names that
-	// process for good, also if its number is used again.
+	// command is the process of the command. It is nil before the command was started. On Linux it
+	// refers to that process permanently, even if the number of the process is used again.
 	command *os.Process
 	left    bool
 }
@@ -102,7 +103,7 @@ func (d *dog) run(told io.Reader) {
 		select {
 		case line, ok := <-lines:
 			timer.Stop()
-			if !ok { // the process that has started this one is gone
+			if !ok { // the parent process is gone
 				d.do(kill)
 				return
 			}
@@ -118,12 +119,12 @@ func (d *dog) run(told io.Reader) {
 	}
 }
 
-// do executes an action. done: the watchdog has finished.
+// do executes an action. done reports whether the watchdog has finished.
 func (d *dog) do(a action) (done bool) {
 	switch a {
 	case terminate:
 		d.signal(syscall.SIGTERM)
-		d.signal(syscall.SIGCONT) // a stopped process has to go on to end
+		d.signal(syscall.SIGCONT) // a stopped process has to continue to be able to end
 	case kill:
 		d.leave()
 		d.signal(syscall.SIGKILL)
@@ -137,7 +138,8 @@ func (d *dog) do(a action) (done bool) {
 	return d.gone && (d.group == 0 || syscall.Kill(-d.group, 0) == syscall.ESRCH)
 }
 
-// leave leaves the group. Its number stays reserved: it is that of this process.
+// leave leaves the group. The number of the group stays reserved, because it is the number of this
+// process.
 func (d *dog) leave() {
 	if !d.left && d.group != 0 {
 		d.left = syscall.Setpgid(0, d.parents) == nil

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal of this process; nil if there is none. Only its foreground
-// group may read, and gets the signals of Ctrl-C and Ctrl-Z.
+// terminal is the controlling terminal of this process, or nil if there is none. Only the
+// foreground group of the terminal may read, and gets the signals of Ctrl-C and Ctrl-Z.
 type terminal struct {
 	file *os.File
-	// own is the group of this process, and group that of the command, which is process.
+	// own is the group of this process. group is the group of the command, and process is the command.
 	own, group, process int
 
 	done    chan struct{}
@@ -40,7 +40,7 @@ func openTerminal() *terminal {
 // ownGroup reports whether a command can have a group of its own.
 func (*terminal) ownGroup() bool { return true }
 
-// foreground is the foreground group; 0 if it cannot be told.
+// foreground returns the foreground group, or 0 if it cannot be determined.
 func (t *terminal) foreground() int {
 	group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *terminal) take() {
 	}
 }
 
-// follow stops and continues this process together with the command from now on.
+// follow makes this process stop and continue together with the command from now on.
 func (t *terminal) follow(process int) {
 	if t == nil {
 		return
@@ -99,11 +99,11 @@ func (t *terminal) follow(process int) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGCONT)
 	t.running.Go(func() {
-		runtime.LockOSThread() // stop stops this very thread
+		runtime.LockOSThread() // stop stops this thread
 		defer runtime.UnlockOSThread()
 		defer signal.Stop(signals)
 		for {
-			// Also before the first signal: the command may have stopped already.
+			// The check comes before the first signal too, because the command may have stopped already.
 			if stopped := t.stopped(); stopped != 0 {
 				t.stop(stopped)
 			}
@@ -119,8 +119,8 @@ func (t *terminal) follow(process int) {
 	})
 }
 
-// stopped returns the signal that has stopped the command since the last call; 0 if none has. It
-// does not wait for the end of the command, which others wait for.
+// stopped returns the signal that has stopped the command since the last call, or 0. It does not
+// wait for the end of the command, because another goroutine does.
 func (t *terminal) stopped() syscall.Signal {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, t.process, &info, unix.WSTOPPED|unix.WNOHANG, nil)
@@ -142,26 +142,26 @@ func (t *terminal) stop(by syscall.Signal) {
 	case wants && foreground == t.own:
 		t.give()
 		_ = syscall.Kill(-t.group, syscall.SIGCONT)
-	case wants && foreground == t.group: // it was not yet when the command was stopped
+	case wants && foreground == t.group: // it came to the foreground after the stop
 		_ = syscall.Kill(-t.group, syscall.SIGCONT)
 	case wants, by == syscall.SIGTSTP:
-		// The job stops as a whole, as if all processes were in one group. If no shell could
-		// continue this process, the system does not stop it, and the command goes on at once.
-		// (SIGTSTP is never handled here: Go's runtime would not restore its default.)
+		// The job stops as a whole, as if all processes were in one group. If no shell could continue
+		// this process, the system does not stop it, and the command continues at once. (SIGTSTP is never
+		// handled here: Go's runtime would not restore its default.)
 		t.take()
 		stopJob()
 		t.goOn()
 	}
 }
 
-// stopJob stops this process and all others in its group, once, and returns when they go on. The
+// stopJob stops this process and all others in its group, once, and returns when they continue. The
 // calling goroutine is locked to its thread.
 //
 // The signal to the group stops this process at some time, but this thread may run on before that.
-// So the thread also gets a signal of its own, which it blocks until the group's signal was sent.
-// If the process has stopped and gone on by then, SIGCONT has discarded the thread's signal, and
-// the thread does not stop twice. Otherwise the thread stops with the process as soon as it
-// unblocks the signal.
+// So the thread also gets its own signal, which it blocks until the group's signal was sent. If the
+// process has stopped and continued by then, SIGCONT has discarded the thread's signal, and the
+// thread does not stop twice. Otherwise the thread stops with the process as soon as it unblocks
+// the signal.
 func stopJob() {
 	var block, before unix.Sigset_t
 	block.Val[0] = 1 << (unix.SIGTSTP - 1)
@@ -174,7 +174,7 @@ func stopJob() {
 }
 
 // goOn continues the command after this process was stopped, in the foreground if this process is
-// there.
+// in the foreground.
 func (t *terminal) goOn() {
 	t.mu.Lock()
 	given := t.mu.given
@@ -195,8 +195,8 @@ func (t *terminal) end() {
 	t.take()
 }
 
-// interrupted passes on a signal by which the terminal ended the command: the other processes in
-// the group of this process, such as a script, would have got it too.
+// interrupted passes on a signal by which the terminal ended the command: in a single group, the
+// other processes in the group of this process, such as a script, would have received it too.
 func (t *terminal) interrupted(by syscall.Signal) {
 	if t == nil {
 		return

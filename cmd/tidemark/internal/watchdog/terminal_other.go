@@ -19,8 +19,8 @@ func openTerminal() *terminal {
 	return &terminal{}
 }
 
-// ownGroup reports whether a command can have a group of its own: not at a terminal, because it
-// could not read from it.
+// ownGroup reports whether a command can have its own group. At a terminal it cannot, because it
+// could not read from the terminal.
 func (t *terminal) ownGroup() bool { return t == nil }
 
 func (*terminal) begin(int, bool)            {}

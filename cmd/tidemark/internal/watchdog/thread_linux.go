@@ -2,8 +2,8 @@ package watchdog
 
 import "syscall"
 
-// endsWithThread has the kernel kill a command when the thread ends that has started it: at the
-// latest with this process, however that ends.
+// endsWithThread makes the kernel kill a command when the thread that has started the command ends:
+// at the latest when this process ends, in any way.
 func endsWithThread() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

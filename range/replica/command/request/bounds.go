@@ -13,12 +13,12 @@ const (
 // Bounds of requests.
 const (
 	// MaxBatchOperations and MaxBatchBytes bound a WriteBatch and a Prepare, as they bound a
-	// transaction (DESIGN section 14): the bytes of keys and values. MaxBatchBytes bounds what a
-	// batch of keys brings, too.
+	// transaction (DESIGN section 14): the bytes of keys and values. MaxBatchBytes also bounds the
+	// answer of a BatchGet.
 	MaxBatchOperations = 100_000
 	MaxBatchBytes      = 64 << 20
-	// MaxEntryBytes bounds what a request takes in an entry of the log, with all that surrounds its
-	// keys and values, so that the entry fits into a message (wire.MaxMessageBytes).
+	// MaxEntryBytes bounds a request's part of a log entry, including overhead, so that the entry
+	// fits into a message (wire.MaxMessageBytes).
 	MaxEntryBytes = 78 << 20
 	// MaxReadSet bounds the keys and spans of a read set.
 	MaxReadSet = 100_000
@@ -26,33 +26,34 @@ const (
 	MaxHoldSpans = 64
 	// MaxResolutions bounds a Resolve.
 	MaxResolutions = 10_000
-	// MaxSkipped is how many keys without a value a page looks at: a page can be empty, and yet not
-	// the last. It takes some ten milliseconds to look at so many.
+	// MaxSkipped bounds the keys without a value that a page looks at, which take some ten
+	// milliseconds. So a page can be empty and yet not be the last.
 	MaxSkipped = 10_000
 )
 
 const (
-	// WriteOverhead is about what a version takes in an entry besides the key and value of the
-	// client.
+	// WriteOverhead estimates the bytes of a version in an entry besides the client's key and
+	// value.
 	WriteOverhead = 64
-	// LockOverhead is about what a lock takes in an entry besides key, value and anchor.
+	// LockOverhead estimates the bytes of a lock in an entry besides key, value and anchor.
 	LockOverhead = 128
 )
 
-// Counting sends no rows, so its pages are larger; their end keeps one request from holding a
-// goroutine for long.
+// A count sends no rows, so its pages are larger; they are bounded so that one request does not
+// hold a goroutine for long.
 const (
 	defaultCountRows = 100_000
 	maxCountRows     = 1_000_000
 )
 
-// PageRows is the number of rows in a page that asks for n.
+// PageRows returns the number of rows of a page for which a client asked for n; 0: the default.
 func PageRows(n uint32) int { return paged(n, DefaultPageRows, MaxPageRows) }
 
-// PageBytes is the number of bytes in a page that asks for n.
+// PageBytes returns the number of bytes of a page for which a client asked for n; 0: the default.
 func PageBytes(n uint32) int64 { return int64(paged(n, DefaultPageBytes, MaxPageBytes)) }
 
-// CountRows is the number of keys that a page of a count that asks for n counts.
+// CountRows returns the number of keys that a page of a count counts if a client asked for n; 0:
+// the default.
 func CountRows(n uint32) int { return paged(n, defaultCountRows, maxCountRows) }
 
 func paged(n uint32, usual, most int) int {

@@ -10,15 +10,15 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What can be said of a request by looking at it and the descriptor alone.
+// Checks of a request that need only the request and the partition's descriptor.
 
-// Problem is what is wrong with a request by itself.
+// Problem says why a request is invalid on its own.
 type Problem struct {
 	Code kvpb.ErrorCode
 	Text string
 }
 
-// Invalid is the problem of a request that no partition takes.
+// Invalid returns the problem of a request that every partition would refuse.
 func Invalid(format string, args ...any) *Problem {
 	return &Problem{kvpb.ErrorCode_INVALID_ARGUMENT, fmt.Sprintf(format, args...)}
 }
@@ -48,8 +48,8 @@ func CheckKeyValue(d *clusterpb.Partition, key, value []byte) *Problem {
 	return nil
 }
 
-// checkSpan accepts every span that has something in common with the partition: the rest of it is
-// elsewhere. Bounds are not keys that exist, so they may be empty, and a little longer than a key.
+// CheckSpan accepts every span that overlaps the partition: the rest of the span is elsewhere.
+// Bounds need not be existing keys, so they may be empty, and a little longer than a key.
 func CheckSpan(d *clusterpb.Partition, start, end []byte) *Problem {
 	for _, bound := range [...][]byte{start, end} {
 		if len(bound) > keys.MaxKeySize+1 {
@@ -67,27 +67,28 @@ func CheckSpan(d *clusterpb.Partition, start, end []byte) *Problem {
 	return nil
 }
 
-// Refuse is an error response to a request.
+// Refuse returns an error response to a request.
 func Refuse(q *kvpb.Request, code kvpb.ErrorCode, format string, args ...any) *kvpb.Response {
 	return &kvpb.Response{Id: q.GetId(),
 		Error: &kvpb.Error{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
-// InternalSpan is the part of a span of user keys that lies in the partition, in internal keys.
+// InternalSpan returns the part of a span of user keys that lies in the partition, in internal
+// keys.
 func InternalSpan(d *clusterpb.Partition, start, end []byte) keys.Span {
 	return keys.InternalSpan(d, keys.Span{Start: start, End: end})
 }
 
-// text is a string of the same memory as b, which must not be changed as long as the string lives.
+// Text returns a string that aliases b, which must not be changed as long as the string lives.
 func Text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// Response is the answer to a request that has the problem.
+// Response returns the answer to a request that has the problem.
 func (p *Problem) Response(q *kvpb.Request) *kvpb.Response {
 	return Refuse(q, p.Code, "%s", p.Text)
 }
 
-// checkTTL says what is wrong with the lifetime that a request asks for. deletes says that the
-// request deletes the key.
+// CheckTTL validates the lifetime that a request asks for. deletes says that the request deletes
+// the key.
 func CheckTTL(key []byte, asked int64, deletes bool) *Problem {
 	if asked != 0 && deletes {
 		return Invalid("key %s: a deletion has no time to live", keys.Pretty(key))

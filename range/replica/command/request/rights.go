@@ -7,28 +7,28 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
-// What rights clients need. A need is of the keyspace that a partition really belongs to, whatever
-// the client says; of another one only where a request names that itself: the anchor of a
-// transaction.
+// The rights that clients need. A right is needed in the keyspace to which the partition really
+// belongs, whatever the client says. Only for the anchor of a transaction it is the keyspace that
+// the request names.
 
-// Place is where a request goes.
+// Place says where a request goes.
 type Place struct {
-	// Keyspace is that of the request's partition; 0 if the node answers it.
+	// Keyspace is the keyspace of the request's partition; 0 if the node answers the request.
 	Keyspace uint64
-	// Finder finds those of others.
+	// Finder finds the keyspaces of other partitions.
 	Finder Finder
 }
 
 // Finder knows which keyspaces partitions belong to.
 type Finder interface {
-	// KeyspaceOf returns 0 for a partition that is not known.
+	// KeyspaceOf returns 0 for an unknown partition.
 	KeyspaceOf(partition uint64) uint64
 }
 
 // noEnd is the end of a span that reaches to the end of the keyspace.
 var noEnd = []byte{}
 
-// noNeeds are those of a command that is open.
+// NoNeeds returns the rights of a command that is open: none.
 func NoNeeds(_ Place, _ *kvpb.Request,
 	needs []access.Permission) []access.Permission {
 	return needs
@@ -47,26 +47,27 @@ func NeedKeys(needs []access.Permission, keyspace uint64, right access.Right,
 	return needs
 }
 
-// needSpan is for the keys in [start, end); an empty end stands for that of the partition, and
-// so may be as far as that of the keyspace: partitions merge.
+// NeedSpan adds a right for the keys in [start, end). An empty end stands for the end of the
+// partition, and therefore for the end of the keyspace, because partitions may merge.
 func NeedSpan(needs []access.Permission, keyspace uint64, right access.Right,
 	start, end []byte) []access.Permission {
 	switch {
 	case len(end) == 0:
 		end = noEnd
 	case bytes.Compare(start, end) >= 0:
-		return NeedKey(needs, keyspace, right, start) // it holds no key, and is judged all the same
+		return NeedKey(needs, keyspace, right, start) // an empty span is checked too
 	}
 	return append(needs, access.Permission{Keyspace: keyspace, Start: start, End: end, Right: right})
 }
 
-// needAll is for the whole keyspace.
+// NeedAll adds a right for the whole keyspace.
 func NeedAll(needs []access.Permission, keyspace uint64, right access.Right) []access.Permission {
 	return append(needs, access.Permission{Keyspace: keyspace, End: noEnd, Right: right})
 }
 
-// needAnchor is for the anchor of a transaction, which is one of the keys that it writes or locks.
-// Otherwise a client that may write somewhere could have records made in any keyspace.
+// NeedAnchor adds a right for the anchor of a transaction, which is one of the keys that the
+// transaction writes or locks. Otherwise a client that may write somewhere could create records in
+// any keyspace.
 func NeedAnchor(needs []access.Permission, of *kvpb.Transaction) []access.Permission {
 	return NeedKey(needs, uint64(of.GetKeyspace()), access.Write, of.GetAnchor())
 }

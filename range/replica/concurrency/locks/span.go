@@ -8,24 +8,21 @@ import (
 	"github.com/tidemarkdb/tidemark/txn"
 )
 
-// A span lock keeps other transactions and writes out of [Key, End), keys that do not exist yet
-// included. It is a volatile lock like any other: it has a transaction, waiters, and an end. It is
-// not among the locks of keys: it is in no read's way, and its transaction may lock keys in it.
+// A span lock keeps other transactions and writes out of [Key, End), including keys that do not
+// exist yet. It is a volatile lock like any other: it has a transaction, waiters, and an end. It is
+// not among the locks of keys: it is in no read's way, and its transaction may lock keys within it.
 //
-// INVARIANT: the spans that are held are disjoint, and in the order of their starts in Table.spans.
+// INVARIANT: the locked spans are disjoint, and sorted by their starts in Table.spans.
 
-// Spans is the number of spans that are held.
+// Spans returns the number of span locks.
 func (t *Table[W]) Spans() int { return len(t.spans) }
 
-// Empty says that nothing is locked: no key and no span.
-func (t *Table[W]) Empty() bool { return t.byKey == nil }
-
-// contains says whether a key lies in the span of a span lock.
+// contains reports whether a key lies in the span of a span lock.
 func (l *Lock[W]) contains(key string) bool {
 	return l.Key <= key && (l.End == "" || key < l.End)
 }
 
-// SpanAt is the span lock that a user key lies in; nil if there is none.
+// SpanAt returns the span lock around a user key; nil if there is none.
 func (t *Table[W]) SpanAt(key string) *Lock[W] {
 	if len(t.spans) == 0 {
 		return nil
@@ -37,8 +34,8 @@ func (t *Table[W]) SpanAt(key string) *Lock[W] {
 	return t.spans[i-1]
 }
 
-// EachSpanIn calls visit for the span locks that have keys in common with [start, end), in their
-// order, until it returns false. An empty end is none. visit must not change the table.
+// EachSpanIn calls visit for the span locks that overlap [start, end), in their order, until visit
+// returns false. An empty end means no bound. visit must not change the table.
 func (t *Table[W]) EachSpanIn(start, end string, visit func(*Lock[W]) bool) {
 	i := sort.Search(len(t.spans),
 		func(i int) bool { return t.spans[i].End == "" || t.spans[i].End > start })
@@ -52,7 +49,7 @@ func (t *Table[W]) EachSpanIn(start, end string, visit func(*Lock[W]) bool) {
 // gap is a part of a span that no transaction holds.
 type gap struct{ start, end string }
 
-// gaps are the parts of [start, end) that no span lock covers.
+// gaps returns the parts of [start, end) that no span lock covers.
 func (t *Table[W]) gaps(start, end string) (out []gap) {
 	covered := false
 	t.EachSpanIn(start, end, func(l *Lock[W]) bool {
@@ -69,7 +66,8 @@ func (t *Table[W]) gaps(start, end string) (out []gap) {
 	return out
 }
 
-// SpanNeed is how many span locks AcquireSpan would add, and how many bytes their bounds have.
+// SpanNeed returns how many span locks AcquireSpan would add, and the size of their bounds in
+// bytes.
 func (t *Table[W]) SpanNeed(start, end string) (count, bytes int) {
 	for _, g := range t.gaps(start, end) {
 		count++
@@ -78,8 +76,8 @@ func (t *Table[W]) SpanNeed(start, end string) (count, bytes int) {
 	return count, bytes
 }
 
-// AcquireSpan makes volatile locks of what no transaction holds of [start, end), which must not be
-// empty.
+// AcquireSpan makes volatile locks of the parts of [start, end) that no transaction holds. [start,
+// end) must not be empty.
 func (t *Table[W]) AcquireSpan(start, end string, of txn.Info, s State) {
 	s.Volatile = true
 	for _, g := range t.gaps(start, end) {
@@ -97,26 +95,10 @@ func (t *Table[W]) AcquireSpan(start, end string, of txn.Info, s State) {
 	}
 }
 
-// SpanBytes is how many bytes the bounds of all span locks have.
+// SpanBytes returns the size of the bounds of all span locks in bytes.
 func (t *Table[W]) SpanBytes() int { return t.spanBytes }
 
-// EachSpan calls visit for the span locks of a transaction, in no certain order. visit must not
-// change the table.
-func (x *Transaction[W]) EachSpan(visit func(*Lock[W])) {
-	if x.spans == 0 {
-		return
-	}
-	for _, l := range x.locks {
-		if l.Span {
-			visit(l)
-		}
-	}
-}
-
-// Spans is how many of its locks are of spans.
-func (x *Transaction[W]) Spans() int { return x.spans }
-
-// dropSpan takes a span lock out of the spans.
+// dropSpan removes a span lock from the spans.
 func (t *Table[W]) dropSpan(l *Lock[W]) {
 	t.spans = slices.DeleteFunc(t.spans, func(other *Lock[W]) bool { return other == l })
 	t.spanBytes -= len(l.Key) + len(l.End)

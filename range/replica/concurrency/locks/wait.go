@@ -2,24 +2,7 @@ package locks
 
 import "slices"
 
-// Until says what a waiter waits for.
-type Until uint8
-
-const (
-	// UntilApplied: nothing of the lock is in flight any more. (Or it is gone.)
-	UntilApplied Until = iota
-	// UntilGone: the lock is gone.
-	UntilGone
-)
-
-// waiter waits for a lock.
-type waiter[W any] struct {
-	lock  *Lock[W]
-	waits W
-	until Until
-}
-
-// Wait has w wait for a lock, behind what does already.
+// Wait makes w wait for a lock, behind the requests that already do.
 func (t *Table[W]) Wait(l *Lock[W], w W, until Until) {
 	of := l.Transaction
 	of.waiters = append(of.waiters, waiter[W]{l, w, until})
@@ -28,7 +11,7 @@ func (t *Table[W]) Wait(l *Lock[W], w W, until Until) {
 	t.awaited[of] = struct{}{}
 }
 
-// WaitAll has several wait for a lock, in their order, behind what does already.
+// WaitAll makes several requests wait for a lock, in their order, behind those that already do.
 func (t *Table[W]) WaitAll(l *Lock[W], all []W, until Until) {
 	l.Transaction.waiters = slices.Grow(l.Transaction.waiters, len(all))
 	for _, w := range all {
@@ -36,7 +19,7 @@ func (t *Table[W]) WaitAll(l *Lock[W], all []W, until Until) {
 	}
 }
 
-// Waiters is the number of all that wait.
+// Waiters returns the number of requests that wait.
 func (t *Table[W]) Waiters() int { return t.waiters }
 
 // EachAwaited calls visit for the transactions that have waiters, in no certain order. visit must
@@ -47,7 +30,7 @@ func (t *Table[W]) EachAwaited(visit func(*Transaction[W])) {
 	}
 }
 
-// TakeWaiters takes out the waiters of which gone says so.
+// TakeWaiters takes out the waiters for which gone returns true.
 func (t *Table[W]) TakeWaiters(gone func(w W) bool) (taken []W) {
 	for x := range t.awaited {
 		taken = append(taken, t.take(x, func(w *waiter[W]) bool { return gone(w.waits) })...)
@@ -55,17 +38,17 @@ func (t *Table[W]) TakeWaiters(gone func(w W) bool) (taken []W) {
 	return taken
 }
 
-// Drain takes out all that wait.
+// Drain takes out all waiters.
 func (t *Table[W]) Drain() []W { return t.TakeWaiters(func(W) bool { return true }) }
 
-// wake takes out what waits for a lock until what has happened: UntilGone is the end of all
-// waiting.
+// wake takes out the requests that wait for a lock until what has happened: UntilGone ends all
+// waits.
 func (t *Table[W]) wake(l *Lock[W], happened Until) []W {
 	if l.waiting == 0 {
 		return nil
 	}
 	if of := l.Transaction; happened == UntilGone && l.waiting == len(of.waiters) {
-		// The usual case, and with many waiters an expensive one.
+		// This is the usual case, and with many waiters the general one is slow.
 		taken := make([]W, l.waiting)
 		for i := range of.waiters {
 			taken[i] = of.waiters[i].waits
@@ -80,7 +63,7 @@ func (t *Table[W]) wake(l *Lock[W], happened Until) []W {
 	})
 }
 
-// take takes out those of a transaction's waiters of which gone says so, and keeps the order.
+// take takes out the waiters of a transaction for which gone returns true, and keeps the order.
 func (t *Table[W]) take(x *Transaction[W], gone func(*waiter[W]) bool) (taken []W) {
 	x.waiters = slices.DeleteFunc(x.waiters, func(w waiter[W]) bool {
 		if !gone(&w) {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/kv"
+	"github.com/tidemarkdb/tidemark/kv/admin"
+)
+
+// Without a terminal, top prints one picture of what the nodes do.
+func TestTop(t *testing.T) {
+	b := cluster(t)
+	b.ok("keyspace", "create", "topped", "--partitions", "hash:1")
+	b.ok("put", "topped", "key", "value")
+	text := b.ok("top")
+	lines := strings.Split(text, "\n")
+	if !strings.HasPrefix(strings.TrimSpace(lines[0]), "NODE") ||
+		!strings.HasPrefix(strings.TrimSpace(lines[3]), "3 ") {
+		t.Errorf("top prints\n%s", text)
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Errorf("without a terminal, top prints control characters: %q", text)
+	}
+	b.fails(exit.Usage, "--every is at least", "top", "--every", "1ms")
+}
+
+// On a terminal it draws until q is pressed, and leaves the terminal as it was.
+func TestTopOnTerminal(t *testing.T) {
+	b := cluster(t)
+	client, err := kv.Open(t.Context(), strings.Split(b.environment[endpointsEnv], ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	pressed, press := io.Pipe()
+	drawn := make(chan string, 1)
+	restored := 0
+	a := &app{streams: streams{out: writerFunc(func(p []byte) (int, error) {
+		if bytes.Contains(p, []byte("nodes alive")) {
+			select {
+			case drawn <- string(p):
+			default:
+			}
+		}
+		return len(p), nil
+	}), keys: &screenKeys{
+		ReadWriter: struct {
+			io.Reader
+			io.Writer
+		}{pressed, io.Discard},
+		raw:  func() (func(), error) { return func() { restored++ }, nil },
+		size: func() (int, int) { return 40, 6 },
+	}}}
+	watch := &topWatch{cluster: admin.New(client), known: map[uint64]admin.LoadHistory{}}
+	ended := make(chan error, 1)
+	go func() { ended <- a.top(t.Context(), watch, leastTopPause) }()
+	text := <-drawn
+	if lines := strings.Split(text, "\r\n"); len(lines) != 6 || !strings.HasPrefix(text, "\x1b[H") {
+		t.Errorf("%d lines are drawn on a terminal of 6: %q", len(lines), text)
+	}
+	if _, err := press.Write([]byte("q")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || restored != 1 {
+		t.Errorf("it ends with %v, and restores the terminal %d times", err, restored)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// What comes again replaces what was known, and the rest goes on.
+func TestJoined(t *testing.T) {
+	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
+	known := admin.LoadHistory{Node: 1,
+		Points: []admin.LoadPoint{{Begin: at(10), Reads: 1}, {Begin: at(20), Reads: 2}},
+		Slots:  []admin.LoadSlot{{Begin: at(10), LeftOut: 1}}}
+	next := admin.LoadHistory{Node: 1,
+		Points: []admin.LoadPoint{{Begin: at(20), Reads: 5}, {Begin: at(30), Reads: 6}},
+		Slots:  []admin.LoadSlot{{Begin: at(10), LeftOut: 7}, {Begin: at(40)}}}
+	got := joined(known, next)
+	if len(got.Points) != 3 || got.Points[1].Reads != 5 || got.Points[2].Reads != 6 ||
+		len(got.Slots) != 2 || got.Slots[0].LeftOut != 7 {
+		t.Errorf("%+v", got)
+	}
+	for second := range 100 {
+		got = joined(got, admin.LoadHistory{Node: 1,
+			Points: []admin.LoadPoint{{Begin: at(100 + second)}}})
+	}
+	if len(got.Points) != 12 || !got.Points[11].Begin.Equal(at(199)) {
+		t.Errorf("%d points are kept", len(got.Points))
+	}
+}

@@ -1,0 +1,83 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/tidemarkdb/tidemark/kv"
+)
+
+// sessionState is the answer of /console/api/session.
+type sessionState struct {
+	// Guarded: authentication is enabled. User is the user who has logged in, or empty.
+	Guarded bool   `json:"guarded"`
+	User    string `json:"user,omitempty"`
+	// Refused says why the caller may not see the console. It is empty if the caller may.
+	Refused string `json:"refused,omitempty"`
+	Admin   bool   `json:"admin"`
+	Demo    bool   `json:"demo"`
+	Version string `json:"version"`
+}
+
+func (c *Console) session(w http.ResponseWriter, r *http.Request) {
+	v, _, why := c.viewerOf(r)
+	state := sessionState{Guarded: c.config.Guarded(), Refused: why, Version: c.config.Version}
+	if v != nil {
+		state.User, state.Admin, state.Demo = v.user, c.config.Admin, c.config.Demo != nil
+	}
+	reply(w, state)
+}
+
+// login begins a session of a user, if the cluster accepts the password.
+func (c *Console) login(w http.ResponseWriter, r *http.Request) {
+	var given struct{ User, Password string }
+	if !read(w, r, &given) {
+		return
+	}
+	if !c.config.Guarded() {
+		refuse(w, http.StatusConflict, "authentication is not enabled in this cluster")
+		return
+	}
+	if given.User == "" || len(given.User) > 256 || len(given.Password) > 4096 {
+		refuse(w, http.StatusBadRequest, "give a user and a password")
+		return
+	}
+	select {
+	case c.logins <- struct{}{}:
+		defer func() { <-c.logins }()
+	default:
+		refuse(w, http.StatusTooManyRequests, "many users log in just now: try again in a moment")
+		return
+	}
+	v := newViewer(given.User, func(ctx context.Context) (Cluster, error) {
+		return c.config.Open(ctx, given.User, given.Password)
+	})
+	ctx, cancel := context.WithTimeout(r.Context(), asking)
+	defer cancel()
+	release := v.hold()
+	_, err := v.ask(ctx)
+	release()
+	if err != nil {
+		v.drop(true)
+		c.config.Logger.Info("console: a login failed", "user", given.User, "from", r.RemoteAddr,
+			"error", err)
+		status := http.StatusServiceUnavailable
+		if errors.Is(err, kv.ErrUnauthenticated) || errors.Is(err, kv.ErrPermissionDenied) {
+			status = http.StatusUnauthorized
+		}
+		refuse(w, status, sentence(err))
+		return
+	}
+	c.config.Logger.Info("console: a user has logged in", "user", given.User, "from", r.RemoteAddr)
+	http.SetCookie(w, cookie(r, c.sessions.begin(v)))
+	reply(w, struct{}{})
+}
+
+func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
+	if v := c.sessions.of(r); v != nil {
+		c.sessions.end(func(s *session) bool { return s.viewer == v })
+	}
+	http.SetCookie(w, cookie(r, ""))
+	reply(w, struct{}{})
+}
