@@ -58,6 +58,8 @@ func TestUsersOfKeyspaces(t *testing.T) {
 	core.ok("auth", "user", "grant", "app", "apps")
 	core.ok("auth", "enable")
 
+	// A server that is no member of the core hears of the change within Config.Grace of authcache.
+	b.until(exit.Failed, "get", "data", "app/1")
 	b.fails(exit.Failed, "give --user", "get", "data", "app/1")
 	b.fails(exit.Failed, "authentication failed", as("app", root, "get", "data", "app/1")...)
 	b.want("before", as("app", app, "get", "data", "app/1", "-o", "raw")...)
@@ -77,5 +79,5 @@ func TestUsersOfKeyspaces(t *testing.T) {
 	b.want("of root", as("root", root, "get", "data", "secret", "-o", "raw")...)
 
 	core.ok(as("root", root, "auth", "disable")...)
-	b.ok("get", "data", "secret")
+	b.until(exit.OK, "get", "data", "secret")
 }

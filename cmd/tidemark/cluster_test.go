@@ -101,6 +101,21 @@ func (b shared) ok(args ...string) string {
 	return b.run("", exit.OK, args...).out
 }
 
+// until runs a command until its exit code is the given one. The command changes nothing.
+func (b shared) until(code int, args ...string) {
+	b.t.Helper()
+	for began := time.Now(); ; {
+		got := command(b.t, "", b.environment, append(args, "--timeout", "60s")...)
+		if got.code == code {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			b.t.Fatalf("%q: exit code %d for a minute, want %d\nstdout: %.2000s\nstderr: %.2000s", args,
+				got.code, code, got.out, got.err)
+		}
+	}
+}
+
 // want runs a command that must succeed and print exactly this.
 func (b shared) want(out string, args ...string) {
 	b.t.Helper()

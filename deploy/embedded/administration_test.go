@@ -41,6 +41,7 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	heard(t, cluster.running()...)
 	asUser, asRoot := token("u", "pw"), token("root", "secret")
 	for i, endpoint := range at { // the last is no member of the core
 		for name, c := range map[string]*kv.Client{"a stranger": openAt(t, endpoint),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,17 @@ func may(s *Server, certificate string, keyspace uint64, right access.Right) acc
 		return refused.Reason
 	}
 	return 0
+}
+
+// heard waits until the servers have heard that authentication is enabled. They hear of a change
+// within the grace of package authcache after its acknowledgement.
+func heard(t *testing.T, servers ...*Server) {
+	t.Helper()
+	for i, s := range servers {
+		awaitTrue(t, fmt.Sprintf("server %d has heard that authentication is enabled", i), func() bool {
+			return may(s, "", 1, access.Read) == access.Unauthenticated
+		})
+	}
 }
 
 // Users guard keyspaces on every server once authentication is enabled, and no more when it is

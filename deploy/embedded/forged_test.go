@@ -84,6 +84,7 @@ func newForgedTest(t *testing.T) *forgedTest {
 	}
 	all.do(etcd.AuthEnable(ctx))
 	all.check()
+	heard(t, s)
 	for i, user := range []string{"root", "owner", "reader"} {
 		f.conn[user] = f.connect(user, uint64(i+1))
 	}

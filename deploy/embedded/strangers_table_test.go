@@ -143,6 +143,7 @@ func TestTableIsForUsers(t *testing.T) {
 	}
 	s.do(etcd.AuthEnable(ctx))
 	s.check()
+	heard(t, cluster.running()...)
 	secrets, err := admin.New(operator).Keyspace(ctx, "secrets")
 	if err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ func TestStrangersSeeNoKeys(t *testing.T) {
 	})
 	s.do(etcd.AuthEnable(ctx))
 	s.check()
+	heard(t, cluster.running()...)
 	token := func(user, password string) string {
 		t.Helper()
 		r, err := etcd.Authenticate(ctx, user, password)
@@ -156,6 +157,7 @@ func TestEventsOfADroppedKeyspaceShowNoKeys(t *testing.T) {
 	s.do(etcd.UserGrantRole(ctx, "reader", "reader"))
 	s.do(etcd.AuthEnable(ctx))
 	s.check()
+	heard(t, cluster.running()...)
 	r, err := etcd.Authenticate(ctx, "reader", "pw")
 	if err != nil {
 		t.Fatal(err)
