@@ -105,6 +105,17 @@ func (c *cluster) memory() string {
 	return strings.Join(all, ", ") + " MiB"
 }
 
+// processorSeconds returns the processor time that the servers have used. It is 0 if the system
+// does not report it.
+func (c *cluster) processorSeconds() (seconds float64) {
+	for _, p := range c.processes {
+		if u, err := p.Usage(); err == nil {
+			seconds += u.CPUSeconds()
+		}
+	}
+	return seconds
+}
+
 // resident returns the resident memory of a process. It is 0 if the system does not report it.
 func resident(p *process.Process) int64 {
 	u, err := p.Usage()

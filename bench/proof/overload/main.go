@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/bench/proof/process"
 	"github.com/tidemarkdb/tidemark/kv"
 )
 
@@ -118,11 +119,12 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	best, err := findBest(ctx, o, client)
+	best, err := findBest(ctx, o, c, client)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("best: %.0f requests a second\n", best)
+	fmt.Printf("best: %.0f requests a second, %.0f in each second of the servers' processors\n",
+		best.rate, best.perSecond)
 	flood, err := startFlood(o, c.addresses)
 	if err != nil {
 		return err
@@ -134,28 +136,36 @@ func run(ctx context.Context, o options) error {
 	return r.phases(ctx)
 }
 
-// findBest measures how many requests a second the cluster answers to clients that wait for their
-// answers. It tries several numbers of clients and returns the best rate.
-func findBest(ctx context.Context, o options, client *kv.Client) (best float64, err error) {
+// rates are how many requests the cluster answers in a second, and in each second of processor
+// time of the servers.
+type rates struct{ rate, perSecond float64 }
+
+// findBest measures how many requests a second the cluster answers to clients that wait for
+// their answers. It tries several numbers of clients and returns the best rate.
+func findBest(ctx context.Context, o options, c *cluster, client *kv.Client) (best rates, err error) {
 	for _, clients := range []int{32, 64, 128, 256} {
 		l := newLoad("best", client.Keyspace("flood"), kv.PriorityNormal)
 		l.closed(ctx, clients)
 		pause(ctx, o.best/12)
-		before, began := l.counts(), time.Now()
+		before, used, began := l.counts(), c.processorSeconds(), time.Now()
 		pause(ctx, o.best/4)
 		done, took := l.counts().minus(before), time.Since(began)
+		used = c.processorSeconds() - used
 		l.stop()
 		if ctx.Err() != nil {
-			return 0, ctx.Err()
+			return best, ctx.Err()
 		}
 		h, failure := l.take()
 		rate := float64(done.OK) / took.Seconds()
-		fmt.Printf("%3d clients: %.0f requests a second, p50 %s, p99 %s, %d failed\n", clients, rate,
-			short(quantile(h, 50)), short(quantile(h, 99)), done.Failed)
+		fmt.Printf("%3d clients: %.0f requests a second, p50 %s, p99 %s, %d failed; the servers use "+
+			"%.2f processors\n", clients, rate, short(quantile(h, 50)), short(quantile(h, 99)),
+			done.Failed, used/took.Seconds())
 		if failure != nil {
 			fmt.Println("  ", failure)
 		}
-		best = max(best, rate)
+		if rate > best.rate {
+			best = rates{rate: rate, perSecond: float64(done.OK) / max(used, 0.01)}
+		}
 	}
 	return best, nil
 }
@@ -165,7 +175,7 @@ type running struct {
 	options
 	cluster      *cluster
 	flood        *floodProcess
-	best         float64
+	best         rates
 	high, modest *load
 	violations   []error
 }
@@ -182,6 +192,8 @@ type window struct {
 	took                time.Duration
 	high, modest, flood counts
 	p99                 time.Duration
+	// servers and clients are the processor time that servers and clients used, in seconds.
+	servers, clients float64
 }
 
 func (w window) goodput() float64 {
@@ -192,18 +204,23 @@ func (w window) goodput() float64 {
 func (r *running) watch(ctx context.Context, phase string, d, every time.Duration) (all []window) {
 	for end := time.Now().Add(d); time.Now().Before(end) && ctx.Err() == nil; {
 		high, modest, flood, began := r.high.counts(), r.modest.counts(), r.flood.counts(), time.Now()
+		servers, clients := r.cluster.processorSeconds(), r.flood.processorSeconds()
 		pause(ctx, min(every, time.Until(end)))
 		w := window{took: time.Since(began), high: r.high.counts().minus(high),
-			modest: r.modest.counts().minus(modest), flood: r.flood.counts().minus(flood)}
+			modest: r.modest.counts().minus(modest), flood: r.flood.counts().minus(flood),
+			servers: r.cluster.processorSeconds() - servers,
+			clients: r.flood.processorSeconds() - clients}
 		h, failedHigh := r.high.take()
 		m, failedModest := r.modest.take()
 		w.p99 = quantile(h, 99)
 		all = append(all, w)
-		fmt.Printf("%-9s %6.0f/s; high p50 %s p99 %s max %s, %d failed; modest p99 %s, %d failed; flood "+
-			"%d ok, %d refused, %d too late, %d not made; memory %s\n", phase+":", w.goodput(),
+		fmt.Printf("%-9s %6.0f/s; high p50 %s p99 %s max %s, %d failed; modest p99 %s, %d failed; "+
+			"flood %d ok, %d refused, %d too late, %d not made; processors: servers %.2f, clients %.2f; "+
+			"memory %s\n", phase+":", w.goodput(),
 			short(quantile(h, 50)), short(w.p99), short(quantile(h, 100)), w.high.Failed+w.high.NotMade,
 			short(quantile(m, 99)), w.modest.Failed+w.modest.NotMade, w.flood.OK, w.flood.Refusals,
-			w.flood.Failed-w.flood.Refusals, w.flood.NotMade, r.cluster.memory())
+			w.flood.Failed-w.flood.Refusals, w.flood.NotMade, w.servers/w.took.Seconds(),
+			w.clients/w.took.Seconds(), r.cluster.memory())
 		for _, err := range []error{failedHigh, failedModest, r.flood.failure()} {
 			if err != nil {
 				fmt.Println("  ", err)
@@ -231,18 +248,18 @@ func median(all []window) time.Duration {
 }
 
 func (r *running) phases(ctx context.Context) error {
-	r.flood.rates(calmPart*r.best, lowPart*r.best/4)
-	r.high.open(ctx, highPart*r.best)
-	r.modest.open(ctx, modestPart*r.best)
+	r.flood.rates(calmPart*r.best.rate, lowPart*r.best.rate/4)
+	r.high.open(ctx, highPart*r.best.rate)
+	r.modest.open(ctx, modestPart*r.best.rate)
 	r.watch(ctx, "begin", 5*time.Second, r.every)
 	terms, err := r.cluster.terms(ctx)
 	if err != nil {
 		return err
 	}
 	calm := median(r.watch(ctx, "calm", r.calm, r.every))
-	r.flood.rates((r.times-highPart-modestPart-lowPart)*r.best, lowPart*r.best)
+	r.flood.rates((r.times-highPart-modestPart-lowPart)*r.best.rate, lowPart*r.best.rate)
 	storm := r.watch(ctx, "overload", r.duration, r.every)
-	r.flood.rates(calmPart*r.best, lowPart*r.best/4)
+	r.flood.rates(calmPart*r.best.rate, lowPart*r.best.rate/4)
 	ended := time.Now()
 	after := r.watch(ctx, "after", calmAgain, time.Second)
 	r.check(calm, storm, after)
@@ -276,17 +293,21 @@ func (r *running) phases(ctx context.Context) error {
 func (r *running) check(calm time.Duration, storm, after []window) {
 	var all counts
 	var modest counts
-	took := time.Duration(0)
+	took, servers := time.Duration(0), 0.0
 	for _, w := range storm {
+		servers += w.servers
 		all = all.plus(w.high).plus(w.modest).plus(w.flood)
 		modest = modest.plus(w.modest)
 		took += w.took
 	}
-	goodput := float64(all.OK) / took.Seconds() / r.best
+	goodput := float64(all.OK) / took.Seconds() / r.best.rate
 	times := float64(median(storm)) / float64(max(calm, 1))
 	fmt.Printf("goodput %.0f %% of the best (goal %.0f %%); high priority p99 %s in calm, %s in "+
-		"overload: %.2f times (goal %.0f)\n", 100*goodput, 100*leastGoodput, short(calm), short(median(storm)),
-		times, mostTimes)
+		"overload: %.2f times (goal %.0f)\n", 100*goodput, 100*leastGoodput, short(calm),
+		short(median(storm)), times, mostTimes)
+	fmt.Printf("the servers used %.2f processors; goodput in each second of their processor time "+
+		"%.0f %% of that at the best rate\n", servers/took.Seconds(),
+		100*float64(all.OK)/max(servers, 0.01)/r.best.perSecond)
 	if goodput < leastGoodput {
 		r.violated("goodput is %.0f %% of the best", 100*goodput)
 	}
@@ -347,6 +368,17 @@ func (p *floodProcess) rates(flood, low float64) { _ = p.input.Encode(floodRates
 func (p *floodProcess) counts() counts { return p.state.counts() }
 
 func (p *floodProcess) failure() error { return p.state.failure() }
+
+// processorSeconds returns the processor time of all clients: those of the flood, and those of this
+// process.
+func (p *floodProcess) processorSeconds() (seconds float64) {
+	for _, pid := range []int{p.cmd.Process.Pid, os.Getpid()} {
+		if u, err := process.ReadUsage(pid); err == nil {
+			seconds += u.CPUSeconds()
+		}
+	}
+	return seconds
+}
 
 func (p *floodProcess) end() {
 	_ = p.cmd.Process.Kill()

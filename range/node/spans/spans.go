@@ -16,12 +16,12 @@ import (
 	"context"
 	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
@@ -40,18 +40,18 @@ type Maker struct {
 	node   keys.NodeID
 	// rate is the share of requests that are traced by rate.
 	rate float64
-	// tail is when the latest span was made for a request that was slow or failed, in nanoseconds
-	// since the epoch.
-	tail atomic.Int64
+	// tail limits the spans of requests that were slow or failed.
+	tail *rate.Limiter
 }
 
-// New returns a Maker. The provider must record all spans: the Maker chooses. Without a provider it
-// is nil.
-func New(p trace.TracerProvider, node keys.NodeID, rate float64) *Maker {
+// New returns a Maker, which traces a share of the requests, from 0 to 1, by rate. The provider must
+// record all spans: the Maker chooses. Without a provider it is nil.
+func New(p trace.TracerProvider, node keys.NodeID, share float64) *Maker {
 	if p == nil {
 		return nil
 	}
-	return &Maker{tracer: p.Tracer("github.com/tidemarkdb/tidemark/range/node"), node: node, rate: rate}
+	return &Maker{tracer: p.Tracer("github.com/tidemarkdb/tidemark/range/node"), node: node,
+		rate: share, tail: rate.NewLimiter(rate.Every(tailEvery), 1)}
 }
 
 // Answered makes the spans of a request that is being answered, if it is traced.
@@ -62,7 +62,7 @@ func (m *Maker) Answered(p *config.Pending, c *command.Command, response *kvpb.R
 	parent, traced := calltrace.Decode(p.Request.Trace)
 	switch {
 	case traced && parent.IsSampled():
-	case (slow || failed(response)) && m.tailDue(p.Arrived):
+	case (slow || failed(response)) && m.tail.AllowN(p.Arrived, 1):
 	case m.rate > 0 && rand.Float64() < m.rate:
 	default:
 		return
@@ -87,12 +87,6 @@ func (m *Maker) Answered(p *config.Pending, c *command.Command, response *kvpb.R
 		span.SetStatus(codes.Error, strings.ToLower(e.Code.String()))
 	}
 	span.End(trace.WithTimestamp(p.Arrived.Add(p.Timing.Elapsed())))
-}
-
-// tailDue reports that a span may be made for a request that was slow or failed.
-func (m *Maker) tailDue(now time.Time) bool {
-	last, at := m.tail.Load(), now.UnixNano()
-	return (at-last >= int64(tailEvery) || at < last) && m.tail.CompareAndSwap(last, at)
 }
 
 // failed reports that a request ended with an error that operators may want to see. Refusals that

@@ -97,7 +97,7 @@ func TestSlowRequestsAreTracedAtAPace(t *testing.T) {
 	now := time.Now()
 	due := 0
 	for i := range 1000 {
-		if m.tailDue(now.Add(time.Duration(i) * time.Millisecond)) {
+		if m.tail.AllowN(now.Add(time.Duration(i)*time.Millisecond), 1) {
 			due++
 		}
 	}
