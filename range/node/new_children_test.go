@@ -330,12 +330,22 @@ func TestBaseWithoutLog(t *testing.T) {
 		for i := range splitKeys {
 			s.put(key(i), "before")
 		}
+		follow := func(follow bool) {
+			c.core.mu.Lock()
+			defer c.core.mu.Unlock()
+			c.core.follow = follow
+		}
+		follow(false) // a table that listed the child would have the replica created anew
+		child := keys.PartitionID(s.partitions()[0].Id + 1)
 		s.begin()
-		c.await("it splits", time.Minute, func() bool { return len(s.partitions()) == 2 })
-		child := keys.PartitionID(s.partitions()[1].Id)
 		m := c.nodes[2]
-		c.await("its replica is there", time.Minute, func() bool {
-			return m.replicas.Get(child) != nil
+		c.await("it splits", time.Minute, func() bool {
+			for _, x := range c.nodes {
+				if x.replicas.Get(child) == nil {
+					return false
+				}
+			}
+			return true
 		})
 		outside := keys.AppendTimestamp(keys.DataKey(append(keys.KeyspacePrefix(8), 'x')),
 			hlc.Timestamp{Wall: 5})
@@ -379,6 +389,8 @@ func TestBaseWithoutLog(t *testing.T) {
 			closer.Close()
 			t.Error("what is in no partition's span is still there")
 		}
+		follow(true)
+		c.await("the table has both", time.Minute, func() bool { return len(s.partitions()) == 2 })
 		s.overwrite()
 	})
 }
