@@ -114,9 +114,11 @@ planted: ## see that each planted bug is noticed, most by the simulation: PLANTE
 			-bug $$bug -out bin/_planted/$$bug) || exit 1; \
 		set -- $$($(GO) run ./bench/proof/planted/overlay -bug $$bug -test); \
 		if [ $$# = 2 ]; then \
-			$(GO) test -tags invariants -overlay $$overlay -count 1 -run "^$$2\$$" $$1 2>&1 | \
-				grep -q "^--- FAIL: $$2 \|^panic: invariant violated" && \
-				echo "PLANTED | $$bug | $$2" || failed="$$failed $$bug"; \
+			$(GO) test -tags invariants -overlay $$overlay -count 1 -run "^$$2\$$" $$1 \
+				>bin/planted.out 2>&1; \
+			if grep -q "^--- FAIL: $$2 \|^panic: invariant violated" bin/planted.out; then \
+				echo "PLANTED | $$bug | $$2"; \
+			else tail -n 5 bin/planted.out; failed="$$failed $$bug"; fi; \
 			continue; \
 		fi; \
 		$(GO) test -tags invariants -c -overlay $$overlay -o bin/planted.test ./bench/proof/sim || \
