@@ -171,11 +171,11 @@ func overloadedFor(e *kvpb.Error) *backoff.Backoff {
 	if after > 0 && e.Cause == kvpb.ErrorCause_CAUSE_QUOTA {
 		return &backoff.Backoff{Name: overloadedBackoff.Name, Base: after, Cap: after}
 	}
-	if after <= overloadedBackoff.Base {
+	if 2*after <= overloadedBackoff.Base {
 		return &overloadedBackoff
 	}
 	b := overloadedBackoff
-	b.Base, b.Cap = after, max(after, b.Cap)
+	b.Base, b.Cap = 2*after, max(2*after, b.Cap) // with the jitter, from after to twice that
 	return &b
 }
 

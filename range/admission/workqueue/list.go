@@ -36,6 +36,18 @@ func (l *list) pop() *entry {
 	return e
 }
 
+// remove takes out the entries that are over.
+func (l *list) remove(over func(*entry) bool) {
+	kept := l.entries[:0]
+	for _, e := range l.entries[l.first:] {
+		if !over(e) {
+			kept = append(kept, e)
+		}
+	}
+	clear(l.entries[len(kept):])
+	l.entries, l.first = kept, 0
+}
+
 // shares is a heap of shares (container/heap): the one that has spent least is the first.
 type shares []*Share
 

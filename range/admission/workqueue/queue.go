@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,6 +95,8 @@ type Share struct {
 	spent time.Duration
 	// waiting are the requests, by urgency: the first list goes first.
 	waiting [2]list
+	// emptied is when the tenant had nothing left in the queue.
+	emptied time.Time
 	// position is the index in the heap, -1: the tenant has nothing in the queue.
 	position int
 }
@@ -137,9 +140,11 @@ type entry struct {
 // counts them until they have begun.
 type Queue[T any] struct {
 	config Config
+	// epoch is when the queue was made. Looks are timed by the monotonic clock.
+	epoch time.Time
 	// working counts the requests at work, and peak is the most of them since the last look. queued
 	// counts those that wait, and those that were taken and have not begun. whole is the limit.
-	// looked is when Short was asked last, in nanoseconds since the epoch.
+	// looked is when Short was asked last, in nanoseconds after epoch.
 	working       working
 	peak, queued  atomic.Int64
 	whole, looked atomic.Int64
@@ -183,7 +188,8 @@ func New[T any](c Config) *Queue[T] {
 	if c.Longest <= 0 {
 		c.Longest = 500 * time.Millisecond
 	}
-	q := &Queue[T]{config: c}
+	q := &Queue[T]{config: c, epoch: time.Now()}
+	q.looked.Store(math.MinInt64 / 2)
 	most := max(c.Most, c.Least)
 	q.mu.limit = limit{least: float64(c.Least), most: float64(most), value: float64(most)}
 	q.whole.Store(int64(most))
@@ -191,9 +197,10 @@ func New[T any](c Config) *Queue[T] {
 	return q
 }
 
-// Enter begins n requests, if they need not wait. Leave is called for each of them later.
-func (q *Queue[T]) Enter(n int, now time.Time) (_ Began, ok bool) {
-	if now.UnixNano()-q.looked.Load() >= int64(q.config.LookEvery) {
+// Enter begins n requests, if they need not wait. low of them have a low priority. Leave is called
+// for each of them later.
+func (q *Queue[T]) Enter(n, low int, now time.Time) (_ Began, ok bool) {
+	if q.lookDue(now) {
 		q.mu.Lock()
 		q.lookLocked(now)
 		q.mu.Unlock()
@@ -202,11 +209,18 @@ func (q *Queue[T]) Enter(n int, now time.Time) (_ Began, ok bool) {
 		return 0, false
 	}
 	// One message of a node that does nothing else begins, however many requests it has.
-	if working := q.working.total(); working > 0 && working+int64(n) > q.whole.Load() {
+	limit := q.whole.Load()
+	if low > 0 {
+		limit = lowPart(limit)
+	}
+	if working := q.working.total(); working > 0 && working+int64(n) > limit {
 		return 0, false
 	}
 	return q.EnterAlways(n), true
 }
+
+// lowPart is the part of a limit that requests of low priority may use.
+func lowPart(limit int64) int64 { return max(limit/2, 1) }
 
 // EnterAlways begins n requests that do not wait: others wait for them, or they take no time.
 func (q *Queue[T]) EnterAlways(n int) Began {
@@ -249,8 +263,9 @@ func (q *Queue[T]) Add(request T, tenant Tenant, p Priority, cost time.Duration,
 	q.mu.waiting[p]++
 	q.queued.Add(1)
 	if s.position < 0 {
-		// A tenant that comes back has no claim to work of the time in which it asked for nothing.
-		s.spent = max(s.spent, q.mu.virtual[class(s.background)])
+		// A tenant that comes back has no claim to work of the time in which it asked for nothing, and
+		// what it was given before that time weighs the less, the longer that time was.
+		s.spent = max(s.spent-max(0, now.Sub(s.emptied)), q.mu.virtual[class(s.background)])
 		heap.Push(q.sharesOf(s.background), s)
 	}
 	return nil
@@ -321,17 +336,11 @@ func (q *Queue[T]) Take(most int, now time.Time) (items []Item[T]) {
 		if s == nil {
 			break
 		}
-		p := Normal
-		l := &s.waiting[0]
-		switch {
-		case l.len() > 0:
-			p = High
-		default:
-			l = &s.waiting[1]
+		list := 0
+		if s.waiting[0].len() == 0 {
+			list = 1
 		}
-		if s.background {
-			p = Low
-		}
+		l, p := &s.waiting[list], priorityIn(s, list)
 		if q.mu.passed++; s.background || len(q.mu.background) == 0 {
 			q.mu.passed = 0
 		}
@@ -339,16 +348,59 @@ func (q *Queue[T]) Take(most int, now time.Time) (items []Item[T]) {
 		q.mu.waiting[p]--
 		q.mu.virtual[class(s.background)] = max(q.mu.virtual[class(s.background)], s.spent)
 		s.spent += e.cost
-		if of := q.sharesOf(s.background); s.len() == 0 {
-			heap.Remove(of, s.position)
-		} else {
-			heap.Fix(of, s.position)
-		}
+		q.changedLocked(s, now)
 		q.mu.taken++
 		items = append(items, Item[T]{Request: e.request.(T), Share: s, Began: q.EnterAlways(1),
 			Waited: now.Sub(e.came)})
 	}
 	return items
+}
+
+// changedLocked puts a share in its place after requests were taken out.
+func (q *Queue[T]) changedLocked(s *Share, now time.Time) {
+	of := q.sharesOf(s.background)
+	if s.len() > 0 {
+		heap.Fix(of, s.position)
+		return
+	}
+	heap.Remove(of, s.position)
+	s.emptied = now
+}
+
+// Expire takes out the requests that wait and are over, for the caller to answer: they do not begin.
+func (q *Queue[T]) Expire(over func(T) bool, now time.Time) (out []T) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, s := range q.mu.shares {
+		before := len(out)
+		for i := range s.waiting {
+			s.waiting[i].remove(func(e *entry) bool {
+				r := e.request.(T)
+				if !over(r) {
+					return false
+				}
+				out = append(out, r)
+				q.mu.waiting[priorityIn(s, i)]--
+				return true
+			})
+		}
+		if len(out) > before {
+			q.changedLocked(s, now)
+		}
+	}
+	q.queued.Add(-int64(len(out)))
+	return out
+}
+
+// priorityIn is the priority of the requests in a list of a share.
+func priorityIn(s *Share, list int) Priority {
+	switch {
+	case s.background:
+		return Low
+	case list == 0:
+		return High
+	}
+	return Normal
 }
 
 // Taken says that n requests that were taken have begun.
@@ -384,7 +436,7 @@ func (q *Queue[T]) nextLocked() *Share {
 		if working < limit {
 			return q.mu.foreground[0]
 		}
-	case working < max(limit/2, 1) || foreground && working < limit:
+	case working < lowPart(limit) || foreground && working < limit:
 		return q.mu.background[0]
 	}
 	return nil
@@ -404,12 +456,17 @@ func (q *Queue[T]) waitingLocked() (n int) {
 	return n
 }
 
+// lookDue reports that it is time to look at Short.
+func (q *Queue[T]) lookDue(now time.Time) bool {
+	return int64(now.Sub(q.epoch))-q.looked.Load() >= int64(q.config.LookEvery)
+}
+
 // lookLocked looks at Short, if it is time.
 func (q *Queue[T]) lookLocked(now time.Time) {
-	if now.UnixNano()-q.looked.Load() < int64(q.config.LookEvery) {
+	if !q.lookDue(now) {
 		return
 	}
-	q.looked.Store(now.UnixNano())
+	q.looked.Store(int64(now.Sub(q.epoch)))
 	q.working.pass()
 	peak := int(q.peak.Swap(q.working.total()))
 	// With the least at work there is nothing to find out.

@@ -19,10 +19,11 @@ var start = time.Unix(1_000_000, 0)
 //	queue least=N most=N [waiting=N] [longest=D]
 //	passes D
 //	short on|off            whether goroutines wait for processors
-//	enter N
+//	enter N [low]
 //	leave N                 the N that began first
 //	add NAME tenant=T cost=D [priority=high|low]
 //	take N                  and Taken
+//	expire NAME...
 //	charge tenant=T cost=D [low]
 //	close
 //
@@ -70,7 +71,11 @@ func TestScenarios(t *testing.T) {
 				short = d.CmdArgs[0].Key == "on"
 				return ""
 			case "enter":
-				began, ok := q.Enter(number(), now)
+				low := 0
+				if len(d.CmdArgs) > 1 && d.CmdArgs[1].Key == "low" {
+					low = number()
+				}
+				began, ok := q.Enter(number(), low, now)
 				if ok {
 					begun = append(begun, slices.Repeat([]Began{began}, number())...)
 				}
@@ -100,6 +105,12 @@ func TestScenarios(t *testing.T) {
 					begun = append(begun, item.Began)
 				}
 				q.Taken(len(items))
+			case "expire":
+				gone := q.Expire(func(name string) bool {
+					return slices.ContainsFunc(d.CmdArgs, func(a datadriven.CmdArg) bool { return a.Key == name })
+				}, now)
+				slices.Sort(gone)
+				fmt.Fprintf(&out, "gone: %v; ", gone)
 			case "charge":
 				q.Charge(shares[argument("tenant")], duration(argument("cost")))
 			case "close":
@@ -193,14 +204,28 @@ func TestOrderModel(t *testing.T) {
 					}
 				}
 				if len(items) > 0 {
-					if _, ok := q.Enter(1, now); ok {
+					if _, ok := q.Enter(1, 0, now); ok {
 						t.Fatal("a request begins beside those that were taken and have not begun")
 					}
 				}
 				q.Taken(len(items))
 			},
+			"expire": func(t *rapid.T) {
+				divisor := rapid.IntRange(1, 5).Draw(t, "divisor")
+				over := func(number int) bool { return number%divisor == 0 }
+				for _, r := range q.Expire(func(r request) bool { return over(r.number) }, now) {
+					if !slices.Contains(waiting[r.kind], r.number) || !over(r.number) {
+						t.Fatalf("%v has expired", r)
+					}
+				}
+				for k, left := range waiting {
+					queued -= len(left)
+					waiting[k] = slices.DeleteFunc(left, over)
+					queued += len(waiting[k])
+				}
+			},
 			"enter": func(t *rapid.T) {
-				if began, ok := q.Enter(1, now); ok {
+				if began, ok := q.Enter(1, 0, now); ok {
 					begun = append(begun, began)
 					if queued > 0 {
 						t.Fatalf("a request begins before %d that wait", queued)
@@ -255,7 +280,7 @@ func TestShares(t *testing.T) {
 			t.Fatal(tenant, err)
 		}
 	}
-	began, ok := q.Enter(1, now)
+	began, ok := q.Enter(1, 0, now)
 	if !ok {
 		t.Fatal("the first request waits")
 	}
@@ -364,7 +389,7 @@ func BenchmarkEnter(b *testing.B) {
 	q := New[int](Config{Short: func() bool { return false }})
 	now := time.Now()
 	for b.Loop() {
-		if began, ok := q.Enter(1, now); ok {
+		if began, ok := q.Enter(1, 0, now); ok {
 			q.Leave(began, 1)
 		}
 	}

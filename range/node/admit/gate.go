@@ -101,14 +101,17 @@ func (g *Gate) Enter(of uint64, batch []*kvpb.Request, reply func(*kvpb.Response
 	if g.queue == nil {
 		return batch, reply
 	}
-	lasting := 0
+	lasting, low := 0, 0
 	for _, q := range batch {
 		if command.Of(q).Lasting {
 			lasting++
 		}
+		if priorityOf(q) == workqueue.Low {
+			low++
+		}
 	}
 	if lasting == 0 {
-		if began, ok := g.queue.Enter(len(batch), now); ok {
+		if began, ok := g.queue.Enter(len(batch), low, now); ok {
 			return batch, g.counted(began, reply)
 		}
 	}
@@ -118,7 +121,7 @@ func (g *Gate) Enter(of uint64, batch []*kvpb.Request, reply func(*kvpb.Response
 		case c.Lasting:
 			g.run(g.config.Server.Begin(of, []config.Pending{{Client: of, Request: q, Reply: reply,
 				Arrived: now}}))
-		case c.Foreground == nil:
+		case beginsAtOnce(c, q):
 			rest = append(rest, q)
 		default:
 			g.wait(config.Pending{Client: of, Request: q, Reply: reply, Arrived: now}, now)
@@ -126,6 +129,15 @@ func (g *Gate) Enter(of uint64, batch []*kvpb.Request, reply func(*kvpb.Response
 	}
 	g.awake()
 	return rest, g.counted(g.queue.EnterAlways(len(rest)), reply)
+}
+
+// beginsAtOnce says that a request never waits: others wait for what it does, or it is a write of
+// term 0, which every replica refuses at once and which tells a client where the leader is.
+func beginsAtOnce(c *command.Command, q *kvpb.Request) bool {
+	if c == command.Load {
+		return false
+	}
+	return c.Foreground == nil || c.Dispatch == command.InQueue && q.Term == 0
 }
 
 // counted returns reply, after which a request no longer counts as being at work.
@@ -235,6 +247,7 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 	look := time.NewTimer(time.Hour)
 	defer look.Stop()
+	var expired time.Time // when requests were expired last
 	for {
 		select {
 		case <-ctx.Done():
@@ -249,7 +262,13 @@ func (g *Gate) Run(ctx context.Context) {
 		case <-g.wake:
 		case <-look.C:
 		}
-		for g.take(time.Now()) {
+		now := time.Now()
+		if now.Sub(expired) >= expireEvery {
+			expired = now
+			g.expire(now)
+		}
+		for g.take(now) {
+			now = time.Now()
 		}
 		if g.queue.Figures().Total() > 0 {
 			look.Reset(lookAgain)
@@ -260,6 +279,19 @@ func (g *Gate) Run(ctx context.Context) {
 // lookAgain is how long requests wait at most until it is looked again whether they may begin. The
 // limit may rise while no request is answered.
 const lookAgain = 20 * time.Millisecond
+
+// expireEvery is the time between two looks for requests whose callers have stopped waiting.
+const expireEvery = 50 * time.Millisecond
+
+// expire answers the requests whose callers have stopped waiting. They would take turns of others.
+func (g *Gate) expire(now time.Time) {
+	for _, w := range g.queue.Expire(func(w waiting) bool { return w.pending.Expired(now) }, now) {
+		waited := now.Sub(w.pending.Arrived)
+		g.leaves(w.pending.Client)
+		g.config.Metrics.waited(w.priority, waited)
+		g.expired(&w.pending, waited)
+	}
+}
 
 // take begins what may begin. It returns false if nothing may.
 func (g *Gate) take(now time.Time) bool {
@@ -312,7 +344,7 @@ func (g *Gate) take(now time.Time) bool {
 // expired answers a request whose caller no longer waits.
 func (g *Gate) expired(p *config.Pending, waited time.Duration) {
 	g.config.Metrics.expired.Inc()
-	g.config.Server.Refuse(p.Request, &kvpb.Error{Code: kvpb.ErrorCode_DEADLINE_EXCEEDED,
+	g.config.Server.Refuse(p.Request, &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED,
 		Message: fmt.Sprintf("node %s is asked for more than it can do: the request waited in the "+
 			"queue for %s, and did not run", g.config.Node, waited.Round(time.Millisecond))}, p.Reply)
 }

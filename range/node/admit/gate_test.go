@@ -53,7 +53,7 @@ func (s *fakeServer) ids() (out []uint64) {
 }
 
 func put(id uint64) *kvpb.Request {
-	return &kvpb.Request{Id: id, Partition: 101, Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{
+	return &kvpb.Request{Id: id, Partition: 101, Term: 1, Command: &kvpb.Request_Put{Put: &kvpb.PutRequest{
 		Key: []byte("k")}}}
 }
 
@@ -180,11 +180,79 @@ func TestExpired(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		w.server.answer(0)
 		synctest.Wait()
-		if answer.GetError().GetCode() != kvpb.ErrorCode_DEADLINE_EXCEEDED {
+		if answer.GetError().GetCode() != kvpb.ErrorCode_OVERLOADED {
 			t.Errorf("answered %v", answer)
 		}
 		if f := w.gate.queue.Figures(); f.Working != 0 || len(w.gate.mu.clients) > 0 {
 			t.Errorf("%+v, clients %v", f, w.gate.mu.clients)
+		}
+	})
+}
+
+// TestExpiredTakeNoTurns: requests whose callers have stopped waiting are answered at once, and not
+// when their turn has come: while others wait, a request of low priority has few turns.
+func TestExpiredTakeNoTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, workqueue.Config{Least: 1, Most: 1})
+		defer w.end()
+		w.enter(1, ignore, put(1))
+		answered := 0
+		for id := range uint64(3) {
+			late := put(2 + id)
+			late.TimeoutMicros, late.Priority = 100_000, kvpb.Priority_PRIORITY_LOW
+			w.enter(1, func(r *kvpb.Response) {
+				if answered++; r.GetError().GetCode() != kvpb.ErrorCode_OVERLOADED {
+					t.Errorf("answered %v", r)
+				}
+			}, late)
+		}
+		for i := range 16 { // two come for each that is answered
+			w.enter(1, ignore, put(uint64(10+2*i)), put(uint64(11+2*i)))
+			time.Sleep(10 * time.Millisecond)
+			w.server.answer(i)
+			synctest.Wait()
+		}
+		if answered != 3 {
+			t.Errorf("%d of 3 requests are answered", answered)
+		}
+	})
+}
+
+// TestSearchesDoNotWait: a write of term 0 looks for the leader, and others wait for what it finds.
+// Blocks of loads wait as other writes do.
+func TestSearchesDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, workqueue.Config{Least: 1, Most: 1})
+		defer w.end()
+		search := put(2)
+		search.Term = 0
+		load := &kvpb.Request{Id: 3, Partition: 101, Term: 1, Background: true,
+			Command: &kvpb.Request_Load{Load: &kvpb.LoadRequest{}}}
+		w.enter(1, ignore, put(1))
+		w.enter(1, ignore, search, load)
+		synctest.Wait()
+		if got := fmt.Sprint(w.server.ids()); got != "[1 2]" {
+			t.Errorf("began: %s", got)
+		}
+		if f := w.gate.queue.Figures(); f.Waiting[workqueue.Low] != 1 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// TestLowHasHalf: requests of low priority begin without waiting only if half of the limit is free.
+func TestLowHasHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, workqueue.Config{Least: 4, Most: 4})
+		defer w.end()
+		for id := range uint64(4) {
+			q := put(1 + id)
+			q.Priority = kvpb.Priority_PRIORITY_LOW
+			w.enter(1, ignore, q)
+		}
+		synctest.Wait()
+		if got := fmt.Sprint(w.server.ids()); got != "[1 2]" {
+			t.Errorf("began: %s", got)
 		}
 	})
 }

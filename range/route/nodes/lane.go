@@ -92,22 +92,30 @@ func (l *Lane) hold(ctx context.Context, r *kvpb.Request) error {
 		return nil
 	}
 	n.of.config.Held.Add(d.Seconds())
+	began := time.Now()
 	if err := n.of.config.Life.Pause(ctx, d); err != nil {
 		return fmt.Errorf("%w: %w", client.ErrNotSent, err)
+	}
+	// INVARIANT: the node gives up a request before its caller does.
+	if left := r.TimeoutMicros; left > 0 {
+		r.TimeoutMicros = left - min(uint64(time.Since(began).Microseconds()), left-1)
 	}
 	return nil
 }
 
 // waitsToBegin says that a request is of a kind that waits in the queue of a node, and may be
 // refused there. Others are never held back: requests that end transactions, for which others wait,
-// and the pings by which the watchdog sees whether a node is alive.
+// the pings by which the watchdog sees whether a node is alive, and writes of term 0, which look for
+// a leader and are refused at once.
 func waitsToBegin(r *kvpb.Request) bool {
 	switch r.Command.(type) {
 	case *kvpb.Request_Get, *kvpb.Request_BatchGet, *kvpb.Request_MultiGet, *kvpb.Request_Scan,
-		*kvpb.Request_MergeScan, *kvpb.Request_Count, *kvpb.Request_Put, *kvpb.Request_Delete,
-		*kvpb.Request_CompareAndSwap, *kvpb.Request_Increment, *kvpb.Request_WriteBatch,
-		*kvpb.Request_DeleteRange, *kvpb.Request_Load, *kvpb.Request_Prepare:
+		*kvpb.Request_MergeScan, *kvpb.Request_Count:
 		return true
+	case *kvpb.Request_Put, *kvpb.Request_Delete, *kvpb.Request_CompareAndSwap,
+		*kvpb.Request_Increment, *kvpb.Request_WriteBatch, *kvpb.Request_DeleteRange,
+		*kvpb.Request_Load, *kvpb.Request_Prepare:
+		return r.Term != 0
 	}
 	return false
 }
@@ -118,7 +126,9 @@ type Awaited struct {
 	// from is when it is sent, if it samples the time.
 	from    time.Time
 	sampled bool
-	span    calltrace.Span
+	// paced: the request counts for the pace of its node.
+	paced bool
+	span  calltrace.Span
 }
 
 // Abandon notes that the request was not sent, or that its answer counts no more.
@@ -136,6 +146,10 @@ func (l *Lane) Await(ctx context.Context, r *kvpb.Request) Awaited {
 	w.from, w.sampled = l.Node.of.config.Clock.SampleDue(l.Node.of.ticks.Load())
 	w.tick.Add(1)
 	r.Priority = priorityOf(ctx)
+	if n := l.Node; n.pace.active.Load() && r.Priority != kvpb.Priority_PRIORITY_HIGH &&
+		waitsToBegin(r) {
+		w.paced = n.pace.sending(time.Now())
+	}
 	w.span = l.Node.of.config.Tracer.Request(ctx, r, uint64(l.Node.ID))
 	return w
 }
@@ -151,7 +165,7 @@ func (l *Lane) Received(w Awaited, response *kvpb.Response, err error) (*kvpb.Re
 	if err == nil {
 		s := l.Node.of
 		l.answered.Add(1)
-		l.Node.pace.answered(response)
+		l.Node.pace.answered(response, w.paced)
 		s.config.Clock.Hear(response.Now)
 		if w.sampled && !response.ClockUntrusted {
 			s.config.Clock.Sample(wire.FromTimestamp(response.Now), w.from, time.Now())

@@ -49,8 +49,11 @@ func (p *pace) delay(now time.Time, random float64) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decayLocked(now)
-	p.mu.sent++
-	chance := (p.mu.sent - paceFactor*p.mu.taken) / (p.mu.sent + 1)
+	if !p.active.Load() {
+		return 0
+	}
+	sent := p.mu.sent + 1 // with this request
+	chance := (sent - paceFactor*p.mu.taken) / (sent + 1)
 	if random >= chance {
 		return 0
 	}
@@ -58,13 +61,28 @@ func (p *pace) delay(now time.Time, random float64) time.Duration {
 	return time.Duration(float64(p.mu.retryAfter) * (0.5 + random/chance))
 }
 
-// answered takes in the answer to a request.
-func (p *pace) answered(response *kvpb.Response) {
+// sending counts a request that is about to be sent. counted is for answered.
+func (p *pace) sending(now time.Time) (counted bool) {
+	if !p.active.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decayLocked(now)
+	if counted = p.active.Load(); counted {
+		p.mu.sent++
+	}
+	return counted
+}
+
+// answered takes in the answer to a request. counted says that the request was counted when it was
+// sent: the answers to other requests say nothing about the part that the node takes.
+func (p *pace) answered(response *kvpb.Response, counted bool) {
 	// A quota of one keyspace says nothing about the node, and must not hold back requests to others.
 	refused := response.GetError().GetCode() == kvpb.ErrorCode_OVERLOADED &&
 		response.Error.RetryAfterMicros > 0 &&
 		response.Error.Cause != kvpb.ErrorCause_CAUSE_QUOTA
-	if !refused && !p.active.Load() {
+	if !refused && (!counted || !p.active.Load()) {
 		return
 	}
 	now := time.Now()
@@ -78,7 +96,9 @@ func (p *pace) answered(response *kvpb.Response) {
 		p.mu.retryAfter = RetryAfter(response.Error)
 		return
 	}
-	p.mu.taken++
+	if p.active.Load() {
+		p.mu.taken++
+	}
 }
 
 // decayLocked has earlier counts count less, and stops counting when nearly nothing is left.
