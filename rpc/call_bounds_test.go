@@ -264,9 +264,10 @@ func TestCallsAtADrainingServer(t *testing.T) {
 	begun, gate := make(chan struct{}, 1), make(chan struct{})
 	_, server, calls := serveCalls(t, n, "s:1",
 		bytesHandler(func(_ context.Context, q []byte) ([]byte, error) {
-			made.Add(1)
-			begun <- struct{}{}
-			<-gate
+			if made.Add(1) == 1 {
+				begun <- struct{}{}
+				<-gate
+			}
 			return q, nil
 		}).service(), CallServerConfig{}, nil)
 	conn := batchConn(t, n.dialer(t, "c"), "s:1", nil)
