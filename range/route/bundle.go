@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -184,8 +183,7 @@ func (a *attempt) bundleUnanswered(ctx context.Context, b *Bundle, err error) er
 	case a.sender.life.Ended():
 		return a.ended(ErrClosed)
 	case !errors.As(err, &broken):
-		a.note(kvpb.ErrorCode_UNKNOWN_ERROR,
-			fmt.Sprintf("waiting for the answer of node %s", b.Node), 0, b.Node)
+		a.noteWaiting(err, 0, b.Node)
 		if cause := ctx.Err(); cause != nil {
 			err = cause
 		}

@@ -36,18 +36,14 @@ func (a *attempt) unanswered(ctx context.Context, p *Partition, l *table.Hint,
 	if !errors.As(err, &broken) {
 		// The context ended while the request was on its way, or waited for that, or the request
 		// itself is impossible.
-		doing := "waiting for the answer of node %s"
 		if errors.Is(err, client.ErrNotSent) {
-			doing = "waiting to send to node %s"
 			a.sent--
 		} else {
 			a.maybe = a.maybe || executable
 		}
-		if cause := ctx.Err(); cause != nil {
-			err = cause
-			if !a.explained() {
-				a.note(kvpb.ErrorCode_UNKNOWN_ERROR, fmt.Sprintf(doing, l.Node.ID), p.ID, l.Node.ID)
-			}
+		if ctx.Err() != nil {
+			a.noteWaiting(err, p.ID, l.Node.ID)
+			err = ctx.Err()
 		}
 		return Answer{}, a.ended(err), nil
 	}
@@ -256,6 +252,22 @@ func (a *attempt) noteAnswer(e *kvpb.Error, partition keys.PartitionID, node key
 }
 
 func (a *attempt) explained() bool { return a.last.message != "" }
+
+// noteWaiting says what a request waited for at a node when the context ended, unless a node has said
+// something about it already.
+func (a *attempt) noteWaiting(err error, p keys.PartitionID, node keys.NodeID) {
+	code, doing := kvpb.ErrorCode_UNKNOWN_ERROR, "waiting for the answer of node %s"
+	switch {
+	case a.explained():
+		return
+	case errors.Is(err, nodes.ErrHeld):
+		code = kvpb.ErrorCode_OVERLOADED
+		doing = "node %s is asked for more than it can do: the request was held back, and was not sent"
+	case errors.Is(err, client.ErrNotSent):
+		doing = "waiting to send to node %s"
+	}
+	a.note(code, fmt.Sprintf(doing, node), p, node)
+}
 
 // noteLeaderless says that no replica leads, unless a node has said something about it already.
 func (a *attempt) noteLeaderless(p *Partition) {

@@ -84,6 +84,20 @@ func TestUnreachableNodesAreNamedWhereTheyMatter(t *testing.T) {
 	}
 }
 
+// A call whose time is over while its request is held back has failed because of overload.
+func TestOutcomeOfWhatWasHeldBack(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	held := fmt.Errorf("%w: %w: %w", client.ErrNotSent, nodes.ErrHeld, context.Canceled)
+	a := attempt{sender: bareSender(), call: &Call{Request: &kvpb.Request{}, Write: true}, sent: 1}
+	_, err, _ := a.unanswered(over, &Partition{ID: 7}, &table.Hint{Node: &nodes.Node{ID: 1}, Term: 5},
+		held)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != kvpb.ErrorCode_OVERLOADED || e.OutcomeUnknown {
+		t.Errorf("%v", err)
+	}
+}
+
 // A request that is refused for a quota is sent again after the time that the node says, each time.
 // At the quota of bytes it is not sent again, and its outcome is known unless an attempt before it may
 // have been executed.

@@ -19,13 +19,13 @@ func (q *Quotas) Filter(batch []*kvpb.Request, reply func(*kvpb.Response), now t
 	if rated == nil {
 		return batch, reply
 	}
-	// charged are the keyspaces whose answers cost bytes, by the ids of the requests.
-	var charged map[uint64]*keyspace
+	// charged are the requests that have paid, by their ids.
+	var charged map[uint64]charge
 	refused := 0
 	for i, r := range batch {
 		k := q.limited(*rated, r)
 		if k != nil {
-			charge, no := k.enter(r.SizeVT, q.id, now)
+			paid, no := k.enter(r.SizeVT, q.id, now)
 			if no != nil {
 				if refused == 0 {
 					rest = append(make([]*kvpb.Request, 0, len(batch)-1), batch[:i]...)
@@ -34,12 +34,10 @@ func (q *Quotas) Filter(batch []*kvpb.Request, reply func(*kvpb.Response), now t
 				q.refuse(r, no, reply)
 				continue
 			}
-			if charge {
-				if charged == nil {
-					charged = make(map[uint64]*keyspace, len(batch))
-				}
-				charged[r.Id] = k
+			if charged == nil {
+				charged = make(map[uint64]charge, len(batch))
 			}
+			charged[r.Id] = charge{k, paid}
 		}
 		if refused > 0 {
 			rest = append(rest, r)
@@ -54,11 +52,27 @@ func (q *Quotas) Filter(batch []*kvpb.Request, reply func(*kvpb.Response), now t
 		return rest, reply
 	}
 	return rest, func(r *kvpb.Response) {
-		if k := charged[r.Id]; k != nil {
-			k.answered(r.SizeVT(), time.Now())
+		if c := charged[r.Id]; c.keyspace != nil {
+			c.answered(r)
 		}
 		reply(r)
 	}
+}
+
+// charge is what a request has paid.
+type charge struct {
+	*keyspace
+	paid float64
+}
+
+// answered has the answer pay. A request that the node was too busy for has paid for nothing.
+func (c charge) answered(r *kvpb.Response) {
+	if e := r.GetError(); e.GetCode() == kvpb.ErrorCode_OVERLOADED &&
+		e.Cause != kvpb.ErrorCause_CAUSE_TOO_LARGE {
+		c.refund(c.paid, time.Now())
+		return
+	}
+	c.keyspace.answered(r.SizeVT, time.Now())
 }
 
 // limited returns the keyspace whose quotas a request counts for; nil if it counts for none.

@@ -97,6 +97,15 @@ func (l *limit) pay(cost float64, now time.Time) {
 	}
 }
 
+// refund takes the cost of a request back that was let in and did not run.
+func (l *limit) refund(cost float64, now time.Time) {
+	if l.quota != 0 {
+		l.asked.add(-min(cost, l.asked.now(now)*demandTime.Seconds()), now)
+		l.bucket.fill(now)
+		l.bucket.tokens = min(l.bucket.tokens+cost, l.bucket.size())
+	}
+}
+
 // waits counts a refused request, by the time after which it is to come again.
 func (l *limit) waits(cost float64, wait time.Duration, now time.Time) {
 	if l.quota != 0 {
@@ -140,8 +149,8 @@ type refusal struct {
 }
 
 // enter takes what a request costs, or refuses it. size returns the size of the request, which is
-// not asked for unless it counts; charged is set if the size of the answer counts.
-func (k *keyspace) enter(size func() int, node keys.NodeID, now time.Time) (charged bool,
+// not asked for unless it counts. paid is the size that was paid for; 0: sizes do not count.
+func (k *keyspace) enter(size func() int, node keys.NodeID, now time.Time) (paid float64,
 	r *refusal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,7 +163,7 @@ func (k *keyspace) enter(size func() int, node keys.NodeID, now time.Time) (char
 	if mayAsk && maySend {
 		requests.pay(1, now)
 		bytes.pay(cost, now)
-		return bytes.quota != 0, nil
+		return cost, nil
 	}
 	cost += k.mu.answer
 	r = &refusal{}
@@ -175,7 +184,7 @@ func (k *keyspace) enter(size func() int, node keys.NodeID, now time.Time) (char
 	}
 	requests.waits(1, r.wait, now)
 	bytes.waits(cost, r.wait, now)
-	return false, r
+	return 0, r
 }
 
 // where says which part of a quota a node has.
@@ -186,11 +195,22 @@ func (l *limit) where(node keys.NodeID) string {
 	return fmt.Sprintf(" (node %s has %.0f %% of it)", node, 100*l.part)
 }
 
-// answered takes what an answer costs.
-func (k *keyspace) answered(size int, now time.Time) {
+// refund takes back what a request has paid that did not run.
+func (k *keyspace) refund(paid float64, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := float64(size)
+	k.mu.requests.refund(1, now)
+	k.mu.bytes.refund(paid, now)
+}
+
+// answered takes what an answer costs.
+func (k *keyspace) answered(size func() int, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.bytes.quota == 0 {
+		return
+	}
+	n := float64(size())
 	// The average of some 16 answers.
 	k.mu.answer += (n - k.mu.answer) / 16
 	k.mu.bytes.pay(n, now)

@@ -191,6 +191,26 @@ func TestThroughput(t *testing.T) {
 	})
 }
 
+// What the node was too busy for has paid for nothing: it did not run, and comes again.
+func TestRefusedRequestsPayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(1, orders(2, 10<<10))
+		busy := &kvpb.Response{Error: &kvpb.Error{Code: kvpb.ErrorCode_OVERLOADED,
+			RetryAfterMicros: 1000}}
+		for i := range 20 {
+			if n.send(busy, put(8<<10)) != 1 {
+				t.Fatalf("attempt %d is refused: %v", i, n.refusals[0])
+			}
+		}
+		if n.send(answer(8<<10), put(8<<10)) != 1 {
+			t.Error("the first request that runs is refused")
+		}
+		if n.send(answer(0), put(8<<10)) != 0 {
+			t.Error("a request that runs pays nothing")
+		}
+	})
+}
+
 // Both quotas count. What the one refuses takes nothing of the other.
 func TestBothQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

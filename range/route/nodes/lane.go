@@ -80,6 +80,10 @@ func (l *Lane) Do(ctx context.Context, r *kvpb.Request) (*kvpb.Response, error) 
 	return l.Received(waiting, response, err)
 }
 
+// ErrHeld means that a request was held back until its context ended, because the node refuses
+// requests. It comes with client.ErrNotSent.
+var ErrHeld = errors.New("the node refuses requests, and the request was held back")
+
 // hold waits before a request is sent to a node that refuses requests. Its error is that of a
 // request that was not sent.
 func (l *Lane) hold(ctx context.Context, r *kvpb.Request) error {
@@ -94,7 +98,7 @@ func (l *Lane) hold(ctx context.Context, r *kvpb.Request) error {
 	n.of.config.Held.Add(d.Seconds())
 	began := time.Now()
 	if err := n.of.config.Life.Pause(ctx, d); err != nil {
-		return fmt.Errorf("%w: %w", client.ErrNotSent, err)
+		return fmt.Errorf("%w: %w: %w", client.ErrNotSent, ErrHeld, err)
 	}
 	// INVARIANT: the node gives up a request before its caller does.
 	if left := r.TimeoutMicros; left > 0 {
