@@ -160,7 +160,7 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if found, err = d.catalog.Resolve(ctx, moment); err != nil {
+		if found, err = d.catalog.Resolve(ctx, moment, d.wants()); err != nil {
 			return err
 		}
 		d.id = found.Backup
@@ -182,18 +182,9 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 	if d.point, err = d.catalog.Point(ctx, found.Backup, found.Log, found.At); err != nil {
 		return err
 	}
-	matches := func(patterns []string, name string) bool {
-		for _, pattern := range patterns {
-			if ok, _ := path.Match(pattern, name); ok {
-				return true
-			}
-		}
-		return false
-	}
+	wants := d.wants()
 	for i := range d.point.Keyspaces {
-		name := d.point.Keyspaces[i].Name
-		if len(d.flags.include) > 0 && !matches(d.flags.include, name) ||
-			matches(d.flags.exclude, name) {
+		if wants != nil && !wants(d.point.Keyspaces[i].Name) {
 			continue
 		}
 		d.chosen = append(d.chosen, &d.point.Keyspaces[i])
@@ -203,6 +194,25 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 			"show\" lists its keyspaces", d.id)
 	}
 	return nil
+}
+
+// wants returns a predicate for the keyspaces that the flags choose. It returns nil for all.
+func (d *restoreDrill) wants() func(keyspace string) bool {
+	if len(d.flags.include)+len(d.flags.exclude) == 0 {
+		return nil
+	}
+	matches := func(patterns []string, name string) bool {
+		for _, pattern := range patterns {
+			if ok, _ := path.Match(pattern, name); ok {
+				return true
+			}
+		}
+		return false
+	}
+	return func(name string) bool {
+		return (len(d.flags.include) == 0 || matches(d.flags.include, name)) &&
+			!matches(d.flags.exclude, name)
+	}
 }
 
 // nodes returns the number of nodes that the keyspaces need.

@@ -297,11 +297,13 @@ hash partitions.`,
 			}
 			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
 				c *catalog.Catalog) error {
-				point, err := pointOf(ctx, c, args[1], at)
+				keyspace := args[len(args)-1]
+				point, err := pointOf(ctx, c, args[1], at,
+					func(name string) bool { return name == keyspace })
 				if err != nil {
 					return err
 				}
-				return a.backupCat(ctx, c, point, args[len(args)-1], wanted, parsed)
+				return a.backupCat(ctx, c, point, keyspace, wanted, parsed)
 			})
 		}),
 	}

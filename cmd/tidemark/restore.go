@@ -202,7 +202,7 @@ with --at as it was at the end of the last round of the log at or before a momen
 			}
 			return a.withCatalog(ctx, args[0], *identity, func(_ target.Target,
 				c *catalog.Catalog) error {
-				point, err := pointOf(ctx, c, args[1], at)
+				point, err := pointOf(ctx, c, args[1], at, catalog.NoKeyspaces)
 				if err != nil {
 					return err
 				}
@@ -222,15 +222,17 @@ with --at as it was at the end of the last round of the log at or before a momen
 	return a.printing(cmd)
 }
 
-// pointOf reads a backup from a target, or a moment if it is given.
-func pointOf(ctx context.Context, c *catalog.Catalog, id, at string) (*manifest.Point, error) {
+// pointOf reads a backup from a target, or a moment if it is given. wants is the argument of
+// catalog.Resolve.
+func pointOf(ctx context.Context, c *catalog.Catalog, id, at string,
+	wants func(keyspace string) bool) (*manifest.Point, error) {
 	found := catalog.Resolved{Backup: id}
 	if at != "" {
 		moment, err := restoreMoment(at)
 		if err != nil {
 			return nil, err
 		}
-		if found, err = c.Resolve(ctx, moment); err != nil {
+		if found, err = c.Resolve(ctx, moment, wants); err != nil {
 			return nil, err
 		}
 	}

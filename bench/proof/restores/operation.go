@@ -207,7 +207,9 @@ func (o *operation) doLogged(ctx context.Context) error {
 	}
 	var found resolved
 	err = o.withCatalog(ctx, func(ctx context.Context, c opened) (err error) {
-		found, err = c.Resolve(ctx, at)
+		found, err = c.Resolve(ctx, at, func(keyspace string) bool {
+			return slices.Contains(o.keyspaces, keyspace)
+		})
 		return err
 	})
 	if err != nil {

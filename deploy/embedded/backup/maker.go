@@ -186,7 +186,11 @@ func (m *Maker) Resolve(ctx context.Context, b *clusterpb.Backup) error {
 	if b.Restore.Newest {
 		at = catalog.Newest
 	}
-	found, err := c.Resolve(ctx, at)
+	wants := includes(b)
+	if b.Restore.NoKeyspaces {
+		wants = catalog.NoKeyspaces
+	}
+	found, err := c.Resolve(ctx, at, wants)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
@@ -172,85 +171,6 @@ func (c *Catalog) Point(ctx context.Context, backup, log string, at hlc.Timestam
 		return nil, err
 	}
 	return manifest.NewPoint(layers, rounds, at)
-}
-
-// Resolved names the backup and the log from which a moment is restored.
-type Resolved struct {
-	// Backup is the newest backup at or before the moment. Log is the log with the changes from the
-	// backup's moment on. Log is empty if the moment is that of the backup.
-	Backup, Log string
-	At          hlc.Timestamp
-}
-
-// Newest stands for the latest moment that can be restored.
-var Newest = hlc.Timestamp{Wall: 1<<63 - 1}
-
-// ErrNoPoint: the target has no backup and log from which the moment can be restored.
-var ErrNoPoint = errors.New("the moment cannot be restored")
-
-// Resolve finds the backup and the log for a restore to a moment, or to Newest. Encrypted logs need
-// an identity.
-func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp) (Resolved, error) {
-	contents, err := c.List(ctx)
-	if err != nil {
-		return Resolved{}, err
-	}
-	logs, err := c.Logs(ctx)
-	if err != nil {
-		return Resolved{}, err
-	}
-	var best Resolved
-	for i := range logs {
-		l := &logs[i]
-		if l.Rounds == 0 {
-			continue
-		}
-		to := at
-		if end, err := c.Round(ctx, l.ID, l.Through); err != nil {
-			return Resolved{}, err
-		} else if at == Newest {
-			to = end.At.Timestamp
-		} else if end.At.Less(at) {
-			continue
-		}
-		base := l.base(contents.Complete, to)
-		if base == nil || at == Newest && to.Less(best.At) {
-			continue
-		}
-		best = Resolved{Backup: base.ID, Log: l.ID, At: to}
-		if base.At.Timestamp == to {
-			best.Log = ""
-		}
-	}
-	for _, head := range contents.Complete.Sorted() {
-		if head.At.Timestamp == at || at == Newest && best.At.Less(head.At.Timestamp) {
-			best = Resolved{Backup: head.ID, At: head.At.Timestamp}
-		}
-	}
-	if best.Backup == "" {
-		return best, c.noPoint(at, contents, logs)
-	}
-	return best, nil
-}
-
-// noPoint returns an error which says that a moment cannot be restored, and which moments can.
-func (c *Catalog) noPoint(at hlc.Timestamp, contents *Contents, logs []Log) error {
-	moment := func(ts hlc.Timestamp) string { return ts.Time().Format(time.RFC3339) }
-	var there []string
-	for i := range logs {
-		if span, ok := logs[i].Restorable(contents.Complete); ok {
-			there = append(there, moment(span.From)+" to "+moment(span.Through))
-		}
-	}
-	switch {
-	case at == Newest:
-		return fmt.Errorf("%w: there is no complete backup in %s", ErrNoPoint, c.target)
-	case len(there) == 0:
-		return fmt.Errorf("%w: no log in %s has %s; `tidemark backup list` shows the moments of backups",
-			ErrNoPoint, c.target, moment(at))
-	}
-	return fmt.Errorf("%w: %s has not %s. With its logs it has every moment from %s", ErrNoPoint,
-		c.target, moment(at), strings.Join(there, ", and from "))
 }
 
 // base returns the newest backup at or before a moment from which the log has all later changes. It

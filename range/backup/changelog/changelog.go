@@ -163,7 +163,7 @@ func (w *Writer) begin(ctx context.Context) (*manifest.LogHead, error) {
 	}
 	head := &manifest.LogHead{Format: manifest.Format, ID: w.spec.ID, Schedule: w.spec.Schedule,
 		Cluster: d.Cluster, Version: d.Version, From: manifest.At(at), Began: w.config.Now().UTC(),
-		Revision: revision, Recipients: len(w.spec.Recipients)}
+		Revision: revision, Recipients: len(w.spec.Recipients), Partial: w.spec.Includes != nil}
 	for i := range d.Keyspaces {
 		head.Keyspaces = append(head.Keyspaces, d.Keyspaces[i].ID)
 		if err := w.keep(ctx, &d.Keyspaces[i].Keyspace, at); err != nil {

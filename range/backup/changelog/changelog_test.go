@@ -252,7 +252,7 @@ func (w *world) config() changelog.Config {
 // restored is what a moment has of each keyspace.
 func (w *world) restored(c *catalog.Catalog, at hlc.Timestamp) (all map[string]map[string]string,
 	log string) {
-	found, err := c.Resolve(context.Background(), at)
+	found, err := c.Resolve(context.Background(), at, nil)
 	if err != nil {
 		w.t.Fatalf("%v: %v", at, err)
 	}
@@ -539,6 +539,97 @@ func TestTwoLeaders(t *testing.T) {
 			}
 			w.compare(catalog.New(w.store, nil), r.At.Timestamp, nil)
 		}
+	})
+}
+
+// Of several logs and backups with a moment, a restore takes one with all keyspaces that it needs.
+func TestPartialLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{t: t, store: targettest.NewMemory(), clock: began.UnixNano(), page: 2,
+			fails: func() bool { return false }, kept: make(map[string]hlc.Timestamp)}
+		for id := range uint32(2) {
+			w.spaces = append(w.spaces, &space{id: id + 1, name: fmt.Sprintf("ks%d", id+1),
+				versions: make(map[string][]archive.Record)})
+		}
+		open := func(spec changelog.Spec) *changelog.Writer {
+			writer, err := changelog.Open(t.Context(), spec, w.config(), hlc.Timestamp{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return writer
+		}
+		round := func(writer *changelog.Writer) hlc.Timestamp {
+			if _, err := writer.Round(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return writer.State().At
+		}
+		only := func(name string) func(string) bool {
+			return func(other string) bool { return name == other }
+		}
+		all, part := w.spec(), w.spec()
+		part.ID, part.Schedule, part.Includes = manifest.NewID(began, 2000), "fast", only("ks1")
+		logs := [2]*changelog.Writer{open(all), open(part)}
+		backup(t, w, nil)
+		w.clock += second
+		at := hlc.Timestamp{Wall: w.clock}
+		whole := round(logs[0])
+		newest := round(logs[1])
+		unflagged := rapid.Bool().Draw(t, "unflagged") // as version 0.1 writes heads
+		if unflagged {
+			name := manifest.LogHeadName(part.ID)
+			data, err := archive.Unseal(w.store.Objects()[name], manifest.LogHeadKind, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealed, _, err := archive.Seal(manifest.LogHeadKind,
+				bytes.Replace(data, []byte(`,"partial":true`), nil, 1), archive.Options{})
+			if err != nil || !bytes.Contains(data, []byte(`"partial"`)) {
+				t.Fatal(err, string(data))
+			}
+			w.store.Set(name, sealed)
+		}
+		c := catalog.New(w.store, nil)
+		resolved := func(at hlc.Timestamp, wants func(string) bool, log string, want hlc.Timestamp) {
+			t.Helper()
+			found, err := c.Resolve(t.Context(), at, wants)
+			if err != nil || found.Log != log || found.At != want {
+				t.Fatalf("%v: %v: %+v, want the log %q and %v", at, err, found, log, want)
+			}
+		}
+		resolved(at, nil, all.ID, at)
+		resolved(at, only("ks2"), all.ID, at)
+		if unflagged { // only the backup of the schedule says that the log is partial
+			job.Run(t.Context(), job.Spec{ID: manifest.NewID(began, 500), Kind: manifest.Full,
+				Keep: time.Hour, Began: began, Schedule: "fast", Includes: part.Includes},
+				job.Config{Cluster: w, Target: w.store, Random: rand.Uint64,
+					Now: func() time.Time { return began }})
+			newest = round(logs[1])
+		}
+		resolved(catalog.Newest, nil, all.ID, whole)
+		resolved(catalog.Newest, only("ks2"), all.ID, whole)
+		resolved(catalog.Newest, only("ks1"), part.ID, newest)
+		resolved(catalog.Newest, catalog.NoKeyspaces, part.ID, newest)
+		// A partial backup later than all rounds is not the newest moment of all keyspaces.
+		head, err := job.Run(t.Context(), job.Spec{ID: manifest.NewID(began, 600), Kind: manifest.Full,
+			Keep: time.Hour, Began: began, Includes: only("ks1")}, job.Config{Cluster: w, Target: w.store,
+			Random: rand.Uint64, Now: func() time.Time { return began }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		resolved(catalog.Newest, nil, all.ID, whole)
+		resolved(catalog.Newest, only("ks1"), "", head.At.Timestamp)
+		resolved(head.At.Timestamp, nil, "", head.At.Timestamp)
+		// Nobody can know whether some keyspaces or the newest moment are meant, if it is much newer.
+		w.clock += 3600 * second
+		newest = round(logs[1])
+		if found, err := c.Resolve(t.Context(), catalog.Newest, nil); !errors.Is(err,
+			catalog.ErrNoPoint) {
+			t.Fatalf("%v: %+v", err, found)
+		}
+		resolved(catalog.Newest, only("ks1"), part.ID, newest)
+		resolved(newest, nil, part.ID, newest)
+		resolved(at, nil, all.ID, at)
 	})
 }
 

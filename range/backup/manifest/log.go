@@ -112,6 +112,9 @@ type LogHead struct {
 	Revision int64 `json:"revision,omitempty"`
 	// Recipients is the same as in Head.
 	Recipients int `json:"recipients,omitempty"`
+	// Partial is set if the log was made for some keyspaces of the cluster only. Logs that version 0.1
+	// began do not have the field.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // Round describes a part of a log: all changes in (After, At].
