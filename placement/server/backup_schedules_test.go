@@ -54,7 +54,7 @@ func (l *fakeLog) Round(context.Context) error {
 		l.m.logs = make(map[string]int)
 	}
 	l.m.logs[l.id]++
-	l.at = time.Now()
+	l.at = time.Now().Add(-l.m.ahead)
 	return nil
 }
 
@@ -163,6 +163,28 @@ func TestScheduleMakesBackups(t *testing.T) {
 		defer m.mu.Unlock()
 		if n := len(m.expired); n != 2 || time.Since(m.expired[n-1]) < 14*24*time.Hour {
 			t.Errorf("removed %d times, the last time what is older than %v", n, m.expired[n-1])
+		}
+	})
+}
+
+// If the clock of the core's leader is ahead, nothing is removed that is to be kept by the clocks of
+// the data nodes.
+func TestRetentionWithWrongClock(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		m.ahead = 30 * 24 * time.Hour
+		began := time.Now()
+		setSchedule(t, client, &clusterpb.SetBackupScheduleRequest{Schedule: nightly(), OnlyNew: true})
+		c.awaitFor(3*time.Hour, "hours to pass",
+			func() bool { return time.Since(began) > 130*time.Minute })
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if len(m.expired) < 2 {
+			t.Errorf("removed %d times", len(m.expired))
+		}
+		for _, keep := range m.expired {
+			if age := time.Now().Add(-m.ahead).Sub(keep); age < 14*24*time.Hour {
+				t.Errorf("what is older than %v was removed", age)
+			}
 		}
 	})
 }

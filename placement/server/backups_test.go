@@ -31,10 +31,12 @@ type fakeMaker struct {
 	fails func(attempt int) error
 	// parents are those of the backups that were made. logs has the rounds of each log; breaks is what
 	// becomes of a round.
-	parents  []string
-	logs     map[string]int
-	breaks   func() error
-	expired  []time.Time
+	parents []string
+	logs    map[string]int
+	breaks  func() error
+	expired []time.Time
+	// ahead is how far the clock of the core is ahead of those of data nodes.
+	ahead    time.Duration
 	released []string
 	ids      int
 }
@@ -81,7 +83,7 @@ func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 	progress(nil, &clusterpb.BackupProgress{Step: "begin"})
 	at := &clusterpb.Timestamp{Wall: 42}
 	if b.Schedule != "" {
-		at.Wall = uint64(time.Now().UnixNano())
+		at.Wall = uint64(time.Now().Add(-m.ahead).UnixNano())
 	}
 	progress(at, &clusterpb.BackupProgress{Step: "half", UnitsDone: 1,
 		Units: 2})

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -331,7 +332,9 @@ func (s schedule) due(now time.Time) (full, incremental bool, at time.Time) {
 	}
 	if s.Failures > 0 {
 		pause := min(maxScheduleRetry, scheduleRetry<<min(s.Failures-1, 10))
-		if again := time.UnixMilli(s.ErrorUnixMs).Add(pause); at.Before(again) {
+		// A time that lies further ahead was written by a member whose clock was wrong.
+		again := time.UnixMilli(s.ErrorUnixMs).Add(pause)
+		if at.Before(again) && !again.After(now.Add(maxScheduleRetry)) {
 			at = again
 		}
 	}
@@ -425,8 +428,12 @@ func (b *Backups) schedule(ctx context.Context, s schedule, jobs []record, now t
 
 // expire removes expired backups and rounds, at intervals of expireEvery.
 func (b *Backups) expire(ctx context.Context, s *schedule, now time.Time) error {
-	if s.RetentionMillis == 0 || s.Last == "" ||
-		now.Sub(time.UnixMilli(s.ExpiredUnixMs)) < expireEvery {
+	if s.RetentionMillis == 0 || s.Last == "" {
+		return nil
+	}
+	// A time that lies ahead was written by a member whose clock was wrong.
+	since := now.Sub(time.UnixMilli(s.ExpiredUnixMs))
+	if since >= 0 && since < expireEvery {
 		return nil
 	}
 	s.ExpiredUnixMs = now.UnixMilli()
@@ -437,8 +444,26 @@ func (b *Backups) expire(ctx context.Context, s *schedule, now time.Time) error 
 	if s.revision, err = b.revisionOf(ctx, *s); err != nil {
 		return err
 	}
-	_, err = b.config.Maker.Expire(ctx, s.BackupSchedule, now.Add(-millis(s.RetentionMillis)))
+	_, err = b.config.Maker.Expire(ctx, s.BackupSchedule,
+		s.present(now).Add(-millis(s.RetentionMillis)))
 	return err
+}
+
+// present returns the time from which the retention counts back: the newest moment that can be
+// restored, but not later than now. Such moments are times of data nodes, which compare their
+// clocks. Nobody compares the clock of a member of the core, so that it alone must not remove
+// anything.
+func (s schedule) present(now time.Time) time.Time {
+	newest := hlc.Timestamp{}
+	for _, at := range []*clusterpb.Timestamp{s.LastAt, s.LogAt} {
+		if at := wire.FromClusterTimestamp(at); newest.Less(at) {
+			newest = at
+		}
+	}
+	if newest.Time().Before(now) {
+		return newest.Time()
+	}
+	return now
 }
 
 // revisionOf returns the revision of a schedule that was just stored. It returns 0 if another call
