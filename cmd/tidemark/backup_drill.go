@@ -169,11 +169,14 @@ func (d *restoreDrill) choose(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		heads := contents.Complete.Sorted()
-		if len(heads) == 0 {
+		if len(contents.Complete)+len(contents.Damaged) == 0 {
 			return exit.NotFoundf("%s has no complete backup", d.url)
 		}
-		d.id = heads[len(heads)-1].ID
+		newest, err := contents.Newest()
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.url, err)
+		}
+		d.id = newest.ID
 		found.Backup = d.id
 	case manifest.CheckID(d.id) != "":
 		return exit.Usagef("%s", manifest.CheckID(d.id))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +34,7 @@ func (a *app) backupListCommand() *cobra.Command {
 		Use:   "list TARGET",
 		Short: "List the backups in a target",
 		Long: `List the backups in TARGET by the moments that they restore. A backup without a moment
-is not complete: it is being made, or was given up. The chain of an incremental backup is whole if
+is not complete: it is being made, or was given up; or it is damaged. The chain of an incremental backup is whole if
 all backups that it continues are there. With a log and the backups, every moment from "since" to
 "moment" can be restored ("tidemark restore --at").`,
 		Example: `  tidemark backup list file:///mnt/backups`,
@@ -43,17 +45,20 @@ all backups that it continues are there. With a log and the backups, every momen
 				if err != nil {
 					return err
 				}
-				logs, err := c.Logs(ctx)
+				logs, damaged, err := c.Logs(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printContents(contents, logs)
+				maps.Copy(damaged, contents.Damaged)
+				return a.printContents(contents, logs, damaged)
 			})
 		}),
 	})
 }
 
-func (a *app) printContents(contents *catalog.Contents, logs []catalog.Log) error {
+// printContents prints backups and logs. damaged has the ids of backups and logs with damaged heads.
+func (a *app) printContents(contents *catalog.Contents, logs []catalog.Log,
+	damaged map[string]error) error {
 	list := a.list(output.Column{Name: "id"}, output.Column{Name: "kind"},
 		output.Column{Name: "since"}, output.Column{Name: "moment"}, output.Column{Name: "parent"}, output.Column{Name: "chain"},
 		output.Column{Name: "keyspaces", Number: true}, output.Column{Name: "records", Number: true},
@@ -79,6 +84,10 @@ func (a *app) printContents(contents *catalog.Contents, logs []catalog.Log) erro
 		}
 		list.Row(l.ID, "log", since, through, "", chain, len(l.LogHead.Keyspaces), 0, 0, 0,
 			l.Recipients > 0, l.Cluster, l.Version, time.Duration(0), l.Schedule)
+	}
+	for _, id := range slices.Sorted(maps.Keys(damaged)) {
+		list.Row(id, "damaged", "", "", "", output.Toned("broken", output.Bad), 0, 0, 0, 0, "", "", "",
+			time.Duration(0), "")
 	}
 	for _, u := range contents.Unfinished {
 		list.Row(u.ID, "not complete", "", "", "", "", 0, 0, 0, u.Bytes, "", "", "", time.Duration(0),

@@ -126,7 +126,7 @@ func (s *session) empty(ctx context.Context) error {
 				return err
 			}
 		}
-		logs, err := c.Logs(ctx)
+		logs, _, err := c.Logs(ctx)
 		for _, log := range logs {
 			if _, err := c.DeleteLog(ctx, log.ID); err != nil {
 				return err

@@ -175,11 +175,11 @@ func (m *Maker) Resolve(ctx context.Context, b *clusterpb.Backup) error {
 		if err != nil {
 			return err
 		}
-		all := contents.Complete.Sorted() // includes backups of other clusters
-		if len(all) == 0 {
-			return fmt.Errorf("%s has no complete backup", store)
+		newest, err := contents.Newest() // perhaps a backup of another cluster
+		if err != nil {
+			return fmt.Errorf("%s: %w", store, err)
 		}
-		b.Restore.Backup = all[len(all)-1].ID
+		b.Restore.Backup = newest.ID
 		return nil
 	}
 	at := wire.FromClusterTimestamp(b.Restore.At)

@@ -33,6 +33,9 @@ func (c *Catalog) SetOverlayBytes(n int) { c.overlayBytes = n }
 type Contents struct {
 	// Complete are the heads of the complete backups.
 	Complete manifest.Heads
+	// Damaged has, by their ids, the backups whose heads are damaged, and the errors. They may be
+	// deleted, and nothing else.
+	Damaged map[string]error
 	// Unfinished are the other backups. They are being made, were given up, or are being deleted.
 	Unfinished []Unfinished
 }
@@ -46,9 +49,27 @@ type Unfinished struct {
 	Changed time.Time
 }
 
-// List lists the backups. If a head cannot be read, List returns an error with the head's name.
+// Newest returns the newest complete backup. It returns an error if there is none, or if a damaged
+// backup is newer.
+func (c *Contents) Newest() (*manifest.Head, error) {
+	all := c.Complete.Sorted()
+	if len(all) == 0 {
+		return nil, errors.New("there is no complete backup")
+	}
+	newest := all[len(all)-1]
+	for id, err := range c.Damaged {
+		if manifest.BeganOf(id).After(newest.At.Time()) {
+			return nil, fmt.Errorf("the newest backup %s is damaged: %w. %s is the newest one before; give its "+
+				"id to use it", id, err, newest.ID)
+		}
+	}
+	return newest, nil
+}
+
+// List lists the backups. If the target does not let it read a head, or a later version wrote the
+// head, List returns an error with the head's name.
 func (c *Catalog) List(ctx context.Context) (*Contents, error) {
-	contents := &Contents{Complete: make(manifest.Heads)}
+	contents := &Contents{Complete: make(manifest.Heads), Damaged: make(map[string]error)}
 	at := -1
 	for object, err := range c.target.List(ctx, manifest.Root) {
 		if err != nil {
@@ -59,11 +80,14 @@ func (c *Catalog) List(ctx context.Context) (*Contents, error) {
 			continue
 		}
 		if manifest.IsHead(object.Name) {
-			head, err := c.Head(ctx, id)
-			if err != nil {
+			switch head, err := c.Head(ctx, id); {
+			case errors.Is(err, archive.ErrCorrupt):
+				contents.Damaged[id] = err
+			case err != nil:
 				return nil, err
+			default:
+				contents.Complete[id] = head
 			}
-			contents.Complete[id] = head
 		}
 		if at < 0 || contents.Unfinished[at].ID != id {
 			contents.Unfinished = append(contents.Unfinished, Unfinished{ID: id})
@@ -77,7 +101,7 @@ func (c *Catalog) List(ctx context.Context) (*Contents, error) {
 	}
 	rest := contents.Unfinished[:0]
 	for _, u := range contents.Unfinished {
-		if contents.Complete[u.ID] == nil {
+		if contents.Complete[u.ID] == nil && contents.Damaged[u.ID] == nil {
 			rest = append(rest, u)
 		}
 	}
@@ -94,7 +118,7 @@ func (c *Catalog) Head(ctx context.Context, id string) (*manifest.Head, error) {
 	}
 	head, err := manifest.DecodeHead(data)
 	if err == nil && head.ID != id {
-		err = fmt.Errorf("it is the head of the backup %s", head.ID)
+		err = fmt.Errorf("%w: it is the head of the backup %s", archive.ErrCorrupt, head.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -287,6 +287,55 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// A backup with a damaged head is a problem of its own, and of those that continue it.
+func TestDamagedHead(t *testing.T) {
+	h, c, heads := chain(t)
+	other := h.backup(t, "")
+	for i, damaged := range []*manifest.Head{heads[2], other} {
+		name := manifest.HeadName(damaged.ID)
+		spoilt := bytes.Clone(h.store.Objects()[name])
+		spoilt[len(spoilt)/2] ^= 1
+		h.store.Set(name, spoilt)
+		contents, err := c.List(t.Context())
+		if err != nil || len(contents.Complete) != 3-i || !errors.Is(contents.Damaged[damaged.ID],
+			archive.ErrCorrupt) || len(contents.Unfinished) > 0 {
+			t.Fatalf("%v: %+v", err, contents)
+		}
+		for _, id := range []string{"", damaged.ID} {
+			found, err := c.Verify(t.Context(), id, nil)
+			if err != nil || len(found.Problems) != 1 || !strings.Contains(found.Problems[0], damaged.ID) ||
+				id == "" && len(found.Backups) != 3-i {
+				t.Errorf("verifying %q: %v: %+v", id, err, found)
+			}
+		}
+		if n, err := c.Delete(t.Context(), damaged.ID); err != nil || n < 5 {
+			t.Errorf("%d objects: %v", n, err)
+		}
+	}
+	if found, err := c.Verify(t.Context(), "", nil); err != nil || len(found.Problems) > 0 {
+		t.Errorf("%v: %+v", err, found)
+	}
+}
+
+// Nobody knows what a damaged backup continues, so that old backups stay while another continues it.
+func TestExpireDamaged(t *testing.T) {
+	h, c, heads := chain(t)
+	name := manifest.HeadName(heads[1].ID)
+	whole := h.store.Objects()[name]
+	spoilt := bytes.Clone(whole)
+	spoilt[len(spoilt)/2] ^= 1
+	h.store.Set(name, spoilt)
+	if e, err := c.Expire(t.Context(), heads[0].Cluster, "", catalog.Newest); err != nil ||
+		len(e.Backups) > 0 {
+		t.Errorf("%v: %+v", err, e)
+	}
+	h.backup(t, "")
+	if e, err := c.Expire(t.Context(), heads[0].Cluster, "", catalog.Newest); err != nil ||
+		len(e.Backups) != 2 {
+		t.Errorf("%v: %+v", err, e)
+	}
+}
+
 // crashed is a target whose user crashes before anything is deleted.
 type crashed struct{ target.Target }
 
@@ -341,6 +390,46 @@ func TestVerifySealed(t *testing.T) {
 			t.Errorf("%s was changed: %v, %+v", name, err, found)
 		}
 		h.store.Set(name, data)
+	}
+}
+
+// A backup that cannot be decrypted does not keep others from being verified: the manifest of a
+// parent is changed to one that does not lead to its child.
+func TestVerifyAfterSealed(t *testing.T) {
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHistory()
+	if h.recipients, err = archive.ParseRecipients(id.Recipient().String()); err != nil {
+		t.Fatal(err)
+	}
+	h.backup(t, "")
+	h.recipients = nil
+	full := h.backup(t, "")
+	child := h.backup(t, full.ID)
+	name := manifest.ManifestName(child.ID)
+	data, err := archive.Unseal(h.store.Objects()[name], manifest.ManifestKind, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := manifest.DecodeManifest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Head.After.Wall--
+	m.Keyspaces[0].After = m.Head.After
+	if data, err = manifest.Encode(m); err != nil {
+		t.Fatal(err)
+	}
+	sealed, _, err := archive.Seal(manifest.ManifestKind, data, archive.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.store.Set(name, sealed)
+	found, err := catalog.New(h.store, nil).Verify(t.Context(), "", nil)
+	if err != nil || !found.Sealed || len(found.Problems) != 1 {
+		t.Errorf("%v: %+v", err, found)
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *Catalog) Delete(ctx context.Context, id string) (removed int, err error
 		}
 		removed++
 	}
-	if contents.Complete[id] != nil {
+	if contents.Complete[id] != nil || contents.Damaged[id] != nil {
 		removed++
 	}
 	left, err := c.target.Sweep(ctx, manifest.Prefix(id), time.Now())

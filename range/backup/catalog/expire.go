@@ -23,7 +23,8 @@ type Expired struct {
 // Expire removes the backups and rounds of a schedule that no restore to `keep` or a later moment
 // needs. The base is the newest backup of the schedule at or before keep. Expire removes the
 // earlier backups of the schedule, unless a backup that stays continues them, and the rounds of
-// logs that end before the base. It may be repeated.
+// logs that end before the base. If a backup that stays continues a damaged one, nobody knows which
+// backups the damaged one continues, and Expire removes no backup. It may be repeated.
 func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 	keep hlc.Timestamp) (e Expired, err error) {
 	contents, err := c.List(ctx)
@@ -48,8 +49,12 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 		}
 	}
 	needed := contents.Complete.NeededBy(stays)
+	known := true
+	for id := range contents.Damaged {
+		known = known && !needed[id]
+	}
 	for _, head := range slices.Backward(heads) { // each backup before the backups that it continues
-		if stays[head.ID] != nil || needed[head.ID] {
+		if !known || stays[head.ID] != nil || needed[head.ID] {
 			continue
 		}
 		n, err := c.Delete(ctx, head.ID)
@@ -62,7 +67,7 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 		}
 		e.Backups = append(e.Backups, head.ID)
 	}
-	logs, err := c.Logs(ctx)
+	logs, _, err := c.Logs(ctx)
 	if err != nil {
 		return e, err
 	}

@@ -24,11 +24,13 @@ type Log struct {
 	Rounds int
 }
 
-// Logs lists the logs, in the order of their ids.
-func (c *Catalog) Logs(ctx context.Context) (all []Log, err error) {
+// Logs lists the logs, in the order of their ids. damaged has, by their ids, the logs whose heads
+// are damaged, and the errors.
+func (c *Catalog) Logs(ctx context.Context) (all []Log, damaged map[string]error, err error) {
+	damaged = make(map[string]error)
 	for object, err := range c.target.List(ctx, manifest.LogHeadsPrefix) {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		id, ok := manifest.LogOfHead(object.Name)
 		if !ok {
@@ -38,28 +40,39 @@ func (c *Catalog) Logs(ctx context.Context) (all []Log, err error) {
 		if errors.Is(err, target.ErrNotFound) {
 			continue // it has just been deleted
 		}
+		if errors.Is(err, archive.ErrCorrupt) {
+			damaged[id] = err
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		all = append(all, Log{LogHead: head})
 	}
 	for i := range all {
-		l := &all[i]
-		for object, err := range c.target.List(ctx, manifest.RoundsPrefix(l.ID)) {
-			if err != nil {
-				return nil, err
-			}
-			after, ok := manifest.RoundOf(l.ID, object.Name)
-			if !ok {
-				continue
-			}
-			if l.Rounds == 0 {
-				l.First = after
-			}
-			l.Rounds, l.Through = l.Rounds+1, after
+		if err := c.extent(ctx, &all[i], all[i].ID); err != nil {
+			return nil, nil, err
 		}
 	}
-	return all, nil
+	return all, damaged, nil
+}
+
+// extent sets First, Through and Rounds of a log.
+func (c *Catalog) extent(ctx context.Context, l *Log, id string) error {
+	for object, err := range c.target.List(ctx, manifest.RoundsPrefix(id)) {
+		if err != nil {
+			return err
+		}
+		after, ok := manifest.RoundOf(id, object.Name)
+		if !ok {
+			continue
+		}
+		if l.Rounds == 0 {
+			l.First = after
+		}
+		l.Rounds, l.Through = l.Rounds+1, after
+	}
+	return nil
 }
 
 // LogHead reads the head of a log.
@@ -71,7 +84,7 @@ func (c *Catalog) LogHead(ctx context.Context, id string) (*manifest.LogHead, er
 	}
 	head, err := manifest.DecodeLogHead(data)
 	if err == nil && head.ID != id {
-		err = fmt.Errorf("it is the head of the log %s", head.ID)
+		err = fmt.Errorf("%w: it is the head of the log %s", archive.ErrCorrupt, head.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

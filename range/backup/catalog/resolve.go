@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/backup/archive"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
+	"github.com/tidemarkdb/tidemark/range/backup/target"
 )
 
 // Resolved names the backup and the log from which a moment is restored.
@@ -38,20 +40,39 @@ const newestSlack = 10 * time.Minute
 // backups may have the moment, and some of them may lack keyspaces. Resolve prefers one that has all
 // keyspaces. wants reports whether the restore needs a keyspace; nil stands for all keyspaces. If
 // the newest moment lacks keyspaces that a much earlier moment has, Resolve does not choose between
-// the two, and returns ErrNoPoint. Encrypted logs need an identity.
+// the two, and returns ErrNoPoint.
+//
+// Encrypted logs need an identity. A log whose end cannot be read because of a missing identity or
+// of damage is passed over, unless that log or a damaged backup may be the newest one.
 func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp,
 	wants func(keyspace string) bool) (Resolved, error) {
 	contents, err := c.List(ctx)
 	if err != nil {
 		return Resolved{}, err
 	}
-	logs, err := c.Logs(ctx)
+	logs, damaged, err := c.Logs(ctx)
 	if err != nil {
 		return Resolved{}, err
+	}
+	var passed []unread
+	for id, err := range contents.Damaged {
+		passed = append(passed, unread{reaches: hlc.FromTime(manifest.BeganOf(id)), err: err})
+	}
+	for id, err := range damaged {
+		var l Log
+		if err := c.extent(ctx, &l, id); err != nil {
+			return Resolved{}, err
+		}
+		passed = append(passed, unread{reaches: l.Through, err: err})
 	}
 	var all []*candidate
 	for i := range logs {
 		found, err := c.ofLog(ctx, &logs[i], contents.Complete, at)
+		if unreadable(err) {
+			passed = append(passed, unread{logs[i].partial(contents.Complete, Newest), logs[i].Through,
+				fmt.Errorf("the end of the log %s: %w", logs[i].ID, err)})
+			continue
+		}
 		if err != nil {
 			return Resolved{}, err
 		}
@@ -63,11 +84,17 @@ func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp,
 		all = append(all, &candidate{Resolved: Resolved{Backup: head.ID, At: head.At.Timestamp},
 			origin: origin{head.Cluster, head.Schedule, head.Partial}})
 	}
-	if len(all) == 0 {
-		return Resolved{}, c.noPoint(at, contents, logs)
+	if len(all) > 0 {
+		all = latest(all)
+		if all, err = c.rank(ctx, all, wants, &passed); err != nil {
+			return Resolved{}, err
+		}
 	}
-	all = latest(all)
-	if err := c.rank(ctx, all, wants); err != nil {
+	if len(all) == 0 {
+		err := c.noPoint(at, contents, logs)
+		for _, u := range passed {
+			err = fmt.Errorf("%w. Something was passed over: %w", err, u.err)
+		}
 		return Resolved{}, err
 	}
 	newest := slices.MaxFunc(all, func(a, b *candidate) int { return a.At.Compare(b.At) })
@@ -79,7 +106,30 @@ func (c *Catalog) Resolve(ctx context.Context, at hlc.Timestamp,
 			"some keyspaces. The newest moment with more keyspaces is %s. Name the keyspaces, or the moment",
 			ErrNoPoint, c.target, moment(newest.At), moment(best.At))
 	}
+	for _, u := range passed {
+		end := best.At
+		if u.partial && best.whole {
+			end = end.Add(newestSlack)
+		}
+		if at == Newest && end.Less(u.reaches) {
+			return Resolved{}, fmt.Errorf("%w: which moment is the newest? There is a later one than %s, which "+
+				"cannot be read: %w. Name the moment", ErrNoPoint, moment(best.At), u.err)
+		}
+	}
 	return best.Resolved, nil
+}
+
+// unread is a backup or a log that cannot be read. Its last moment is not before reaches.
+type unread struct {
+	partial bool
+	reaches hlc.Timestamp
+	err     error
+}
+
+// unreadable reports whether an error is about one object alone, and not about the target.
+func unreadable(err error) bool {
+	return errors.Is(err, archive.ErrNoIdentity) || errors.Is(err, archive.ErrCorrupt) ||
+		errors.Is(err, target.ErrNotFound)
 }
 
 // candidate is a backup, or a log with a backup, from which a moment can be restored.
@@ -193,25 +243,33 @@ func latest(all []*candidate) []*candidate {
 	})
 }
 
-// rank sets whole and count of candidates.
-func (c *Catalog) rank(ctx context.Context, all []*candidate, wants func(string) bool) error {
-	var full *candidate // the newest one of which no keyspace was left out
+// rank sets whole and count of candidates. It moves those that cannot be read to passed, and returns
+// the others.
+func (c *Catalog) rank(ctx context.Context, all []*candidate, wants func(string) bool,
+	passed *[]unread) ([]*candidate, error) {
 	partial, same := false, true
 	for _, one := range all {
 		one.whole = !one.partial
 		partial, same = partial || one.partial, same && one.Resolved == all[0].Resolved
-		if one.whole && (full == nil || full.At.Less(one.At)) {
-			full = one
-		}
 	}
 	if same || !partial && all[0].At != all[len(all)-1].At {
-		return nil
+		return all, nil
 	}
+	var full *candidate // the newest one of which no keyspace was left out
 	there := make(map[*candidate]map[string]bool)
+	var rest []*candidate
 	for _, one := range all {
 		names, err := c.keyspaces(ctx, one)
+		if unreadable(err) {
+			*passed = append(*passed, unread{one.partial, one.At, err})
+			continue
+		}
 		if err != nil {
-			return err
+			return nil, err
+		}
+		rest = append(rest, one)
+		if one.whole && (full == nil || full.At.Less(one.At)) {
+			full = one
 		}
 		there[one] = make(map[string]bool)
 		for _, name := range names {
@@ -222,14 +280,14 @@ func (c *Catalog) rank(ctx context.Context, all []*candidate, wants func(string)
 		one.count = len(there[one])
 	}
 	if wants == nil || full == nil {
-		return nil
+		return rest, nil
 	}
-	for _, one := range all {
+	for _, one := range rest {
 		if !one.partial {
 			one.whole = one.count > 0
 		}
 	}
-	for _, one := range all {
+	for _, one := range rest {
 		if !one.partial {
 			continue
 		}
@@ -238,7 +296,7 @@ func (c *Catalog) rank(ctx context.Context, all []*candidate, wants func(string)
 			one.whole = one.whole && there[one][name]
 		}
 	}
-	return nil
+	return rest, nil
 }
 
 // keyspaces returns the names of the keyspaces of a candidate.

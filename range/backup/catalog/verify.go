@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/tidemarkdb/tidemark/range/backup/archive"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
@@ -37,7 +39,8 @@ func (c *Catalog) Verify(ctx context.Context, id string,
 	if err != nil {
 		return nil, err
 	}
-	v := &verification{catalog: c, ctx: ctx, seen: make(map[string]error), progress: progress}
+	v := &verification{catalog: c, ctx: ctx, seen: make(map[string]error),
+		locked: make(map[string]bool), progress: progress}
 	if v.progress == nil {
 		v.progress = func(manifest.Totals) {}
 	}
@@ -49,15 +52,24 @@ func (c *Catalog) Verify(ctx context.Context, id string,
 			return nil, err
 		}
 	}
-	if id != "" && contents.Complete[id] == nil {
+	for _, damaged := range slices.Sorted(maps.Keys(contents.Damaged)) {
+		if id == "" || id == damaged {
+			v.Problems = append(v.Problems, fmt.Sprintf("%s cannot be restored: %v", damaged,
+				contents.Damaged[damaged]))
+		}
+	}
+	if id != "" && contents.Complete[id] == nil && contents.Damaged[id] == nil {
 		return nil, fmt.Errorf("there is no complete backup %s in %s", id, c.target)
 	}
 	if id != "" {
 		return &v.Verified, nil
 	}
-	logs, err := c.Logs(ctx)
+	logs, damaged, err := c.Logs(ctx)
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Keys(damaged)) {
+		v.Problems = append(v.Problems, fmt.Sprintf("the log %s: %v", id, damaged[id]))
 	}
 	for i := range logs {
 		if err := v.log(contents.Complete, &logs[i]); err != nil {
@@ -74,13 +86,16 @@ type verification struct {
 	ctx      context.Context
 	progress func(manifest.Totals)
 	reader   archive.Reader
-	// seen has the backups that were read, each with its problem or nil.
-	seen map[string]error
+	// seen has the backups that were read, each with its problem or nil. locked has those that could
+	// not be decrypted.
+	seen   map[string]error
+	locked map[string]bool
 }
 
 // chain verifies a backup and all backups that it continues.
 func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
 	chain, err := heads.Chain(head.ID)
+	locked := false
 	for _, part := range chain {
 		if err != nil {
 			break
@@ -90,11 +105,12 @@ func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
 			found = v.backup(part)
 			v.seen[part.ID] = found
 		}
+		locked = locked || v.locked[part.ID]
 		if found != nil {
 			err = fmt.Errorf("backup %s: %w", part.ID, found)
 		}
 	}
-	if err == nil && !v.Sealed {
+	if err == nil && !locked {
 		_, err = v.catalog.Layers(v.ctx, head.ID)
 	}
 	if stop := v.ctx.Err(); stop != nil {
@@ -112,7 +128,7 @@ func (v *verification) chain(heads manifest.Heads, head *manifest.Head) error {
 func (v *verification) backup(head *manifest.Head) error {
 	m, err := v.catalog.Manifest(v.ctx, head.ID)
 	if errors.Is(err, archive.ErrNoIdentity) {
-		v.Sealed = true
+		v.Sealed, v.locked[head.ID] = true, true
 		return v.sealed(manifest.Prefix(head.ID))
 	}
 	if err != nil {

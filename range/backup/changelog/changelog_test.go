@@ -651,7 +651,7 @@ func TestEncryptedLog(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		logs, err := catalog.New(w.store, nil).Logs(t.Context())
+		logs, _, err := catalog.New(w.store, nil).Logs(t.Context())
 		if err != nil || len(logs) != 1 || logs[0].Rounds != 2 {
 			t.Fatalf("%v: %+v", err, logs)
 		}
@@ -669,6 +669,72 @@ func TestEncryptedLog(t *testing.T) {
 		if _, err := catalog.New(w.store, nil).Round(t.Context(), spec.ID, logs[0].First); !errors.Is(err,
 			target.ErrNotFound) {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A log that cannot be read blocks no other: that of earlier recipients, or one that is damaged.
+func TestUnreadableLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{t: t, store: targettest.NewMemory(), clock: began.UnixNano(), page: 2,
+			fails: func() bool { return false }, kept: make(map[string]hlc.Timestamp)}
+		w.spaces = []*space{{id: 1, name: "ks1", versions: make(map[string][]archive.Record)}}
+		theirs, damage := []archive.Identities{identity(t), identity(t)}, rapid.IntRange(0, 2).Draw(t,
+			"damage")
+		var moments []hlc.Timestamp
+		var specs []changelog.Spec
+		for i := range theirs {
+			spec := w.spec()
+			spec.ID, spec.Recipients = manifest.NewID(began, uint32(i)), theirs[i].Recipients()
+			spec.Identity = identity(t)
+			specs = append(specs, spec)
+			writer, err := changelog.Open(t.Context(), spec, w.config(), hlc.Timestamp{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := job.Run(t.Context(), job.Spec{ID: manifest.NewID(began, uint32(i)),
+				Kind: manifest.Full, Keep: time.Hour, Began: began, Schedule: "nightly",
+				Recipients: spec.Recipients, Identity: spec.Identity}, job.Config{Cluster: w, Target: w.store,
+				Random: rand.Uint64, Now: func() time.Time { return began }}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := writer.Round(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			moments = append(moments, writer.State().At)
+			// Damage to the first log may come on top of the missing identity.
+			name := manifest.RoundName(spec.ID, writer.State().Round)
+			if damage == 2 {
+				name = manifest.LogHeadName(spec.ID)
+			}
+			if i == 0 && damage > 0 {
+				spoilt := bytes.Clone(w.store.Objects()[name])
+				spoilt[len(spoilt)/2] ^= 1
+				w.store.Set(name, spoilt)
+			}
+		}
+		c := catalog.New(w.store, theirs[1])
+		for _, at := range []hlc.Timestamp{moments[1], catalog.Newest} {
+			found, err := c.Resolve(t.Context(), at, nil)
+			if err != nil || found.Log != specs[1].ID || found.At != moments[1] {
+				t.Fatalf("%v: %v: %+v", at, err, found)
+			}
+		}
+		if found, err := c.Resolve(t.Context(), moments[0], nil); !errors.Is(err, catalog.ErrNoPoint) ||
+			damage == 0 && !errors.Is(err, archive.ErrNoIdentity) ||
+			damage == 2 && !errors.Is(err, archive.ErrCorrupt) {
+			t.Fatalf("%v: %+v", err, found)
+		}
+		// A later moment that cannot be read is not answered with an earlier one.
+		if found, err := catalog.New(w.store, theirs[0]).Resolve(t.Context(), catalog.Newest,
+			nil); !errors.Is(err, archive.ErrNoIdentity) {
+			t.Fatalf("%v: %+v", err, found)
+		}
+		found, err := c.Verify(t.Context(), "", nil)
+		if err != nil || !found.Sealed || (damage > 0) != (len(found.Problems) > 0) {
+			t.Fatalf("%v: %+v", err, found)
 		}
 	})
 }

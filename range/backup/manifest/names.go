@@ -46,6 +46,16 @@ func CheckID(id string) string {
 		NewID(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC), 0x1a2b3c4d))
 }
 
+// BeganOf returns the time from an id. It is zero if the id is not valid.
+func BeganOf(id string) time.Time {
+	moment, _, _ := strings.Cut(id, "-")
+	began, err := time.Parse(idLayout, moment)
+	if err != nil {
+		return time.Time{}
+	}
+	return began
+}
+
 // Prefix is the prefix of all objects of a backup.
 func Prefix(id string) string { return Root + id + "/" }
 
