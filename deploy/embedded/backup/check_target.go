@@ -4,17 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/backuppb"
 )
 
-// maxCheck bounds the content that CheckTarget compares.
-const maxCheck = 64 << 10
+const (
+	// maxCheck bounds the content that CheckTarget compares.
+	maxCheck = 64 << 10
+	// seenPatience is the time after which a node must see what another server has written. A network
+	// file system caches for seconds that a file does not exist. seenLook is the pause between two
+	// attempts.
+	seenPatience, seenLook = 20 * time.Second, time.Second
+)
 
 // CheckTarget implements backuppb.WorkerServer.
 func (w *Worker) CheckTarget(
@@ -31,12 +39,20 @@ func (w *Worker) CheckTarget(
 		return nil, failure(err)
 	}
 	defer store.Close()
-	content, err := store.Get(ctx, r.GetObject())
-	if errors.Is(err, target.ErrNotFound) || err == nil && string(content) != string(r.GetContent()) {
-		return nil, status.Errorf(codes.FailedPrecondition, "node %d does not see in %s what another "+
-			"server has just written: the servers must share the directory or bucket", r.Node, store)
+	for began := time.Now(); ; {
+		content, err := store.Get(ctx, r.GetObject())
+		if !errors.Is(err, target.ErrNotFound) &&
+			(err != nil || string(content) == string(r.GetContent())) {
+			return &backuppb.CheckTargetResponse{}, failure(err)
+		}
+		if time.Since(began) >= seenPatience {
+			return nil, status.Errorf(codes.PermissionDenied, "node %d does not see in %s what another "+
+				"server has just written: the servers must share the directory or bucket", r.Node, store)
+		}
+		if err := backoff.Sleep(ctx, seenLook); err != nil {
+			return nil, failure(err)
+		}
 	}
-	return &backuppb.CheckTargetResponse{}, failure(err)
 }
 
 // checkTarget checks the target, writes an object, and has every live node read it.
@@ -48,8 +64,11 @@ func (c *cluster) checkTarget(ctx context.Context, store target.Target) error {
 	if err != nil {
 		return err
 	}
-	object := manifest.CheckName(c.backup.Id)
-	content := fmt.Appendf(nil, "%016x", c.config.Random())
+	// Another member of the core may still consider itself the leader and check the same target. The
+	// name of the object is random, so that neither removes the object of the other.
+	attempt := c.config.Random()
+	object := manifest.SharedName(c.backup.Id, attempt)
+	content := fmt.Appendf(nil, "%016x", attempt)
 	if err := store.Put(ctx, object, content); err != nil {
 		return err
 	}

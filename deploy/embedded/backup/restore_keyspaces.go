@@ -8,8 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/keys"
@@ -101,7 +104,7 @@ func (r *restore) create(ctx context.Context) error {
 		}
 		made, err := core.CreateKeyspace(keyspaces.Hidden(ctx), q)
 		if err != nil {
-			return fmt.Errorf("creating the keyspace %q: %w", name, err)
+			return notCreated(name, err)
 		}
 		r.ids[id] = made.GetKeyspace().GetId()
 	}
@@ -122,6 +125,16 @@ func (r *restore) create(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// notCreated returns the error of a keyspace that the core has not created. A condition that the
+// cluster does not meet, such as the level for quotas, is final: an administrator must change it. An
+// error with a hint only says that another member leads the core.
+func notCreated(name string, err error) error {
+	if _, _, hinted := hint.Of(err); !hinted && status.Code(err) == codes.FailedPrecondition {
+		return fmt.Errorf("%w: creating the keyspace %q: %w", errRestore, name, err)
+	}
+	return fmt.Errorf("creating the keyspace %q: %w", name, err)
 }
 
 // errPublished: an earlier leader has published the keyspaces, but could not record that.

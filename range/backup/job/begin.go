@@ -47,8 +47,8 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 	head.Cluster, head.Version = d.Cluster, d.Version
 	if parent != nil {
 		if head.After = parent.At; parent.Cluster != d.Cluster {
-			return nil, fmt.Errorf("the backup %s is of the cluster %s, this one is %s: begin a chain with "+
-				"a full backup", parent.ID, parent.Cluster, d.Cluster)
+			return nil, fmt.Errorf("%w: the backup %s is of the cluster %s, this one is %s: begin a chain "+
+				"with a full backup", manifest.ErrBroken, parent.ID, parent.Cluster, d.Cluster)
 		}
 	}
 	plan := &manifest.Plan{Head: head, Coordination: coordination, Settings: d.Settings}

@@ -40,12 +40,14 @@ type fake struct {
 	breaks func(node keys.NodeID) error
 	// gone: Protect answers with ErrTooOld.
 	gone bool
+	// cluster is the id of the cluster.
+	cluster string
 	// open counts attempts under way for each node, most the highest number.
 	open, most map[keys.NodeID]int
 }
 
 func newFake(store *targettest.Memory) *fake {
-	return &fake{store: store, clock: 100, protected: make(map[string]hlc.Timestamp),
+	return &fake{store: store, clock: 100, cluster: "c1", protected: make(map[string]hlc.Timestamp),
 		open: make(map[keys.NodeID]int), most: make(map[keys.NodeID]int),
 		rows: map[uint32][]string{7: {"a", "b", "c", "k", "l", "x"}, 8: nil, 9: {"m"}}}
 }
@@ -58,7 +60,7 @@ func (f *fake) Moment(context.Context) (hlc.Timestamp, Coordination, error) {
 }
 
 func (f *fake) Describe(context.Context) (*Description, error) {
-	d := &Description{Cluster: "c1", Version: "v1"}
+	d := &Description{Cluster: f.cluster, Version: "v1"}
 	for id := uint32(7); id < 10; id++ {
 		d.Keyspaces = append(d.Keyspaces, Keyspace{Keyspace: manifest.Keyspace{ID: id,
 			Name: fmt.Sprintf("ks%d", id), Definition: []byte(`{}`)},
@@ -392,6 +394,20 @@ func TestNodesFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, spec().ID, nil)
+}
+
+// A parent of another cluster is no parent, and trying again does not help.
+func TestParentOfAnotherCluster(t *testing.T) {
+	f := newFake(targettest.NewMemory())
+	full, err := Run(t.Context(), spec(), config(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.cluster = "c2"
+	if _, err := Run(t.Context(), Spec{ID: manifest.NewID(began, 2), Kind: manifest.Incremental,
+		Parent: full.ID, Keep: time.Hour, Began: began}, config(f)); !errors.Is(err, manifest.ErrBroken) {
+		t.Error(err)
+	}
 }
 
 func TestIncremental(t *testing.T) {

@@ -102,7 +102,13 @@ func CoordinationName(id string, attempt uint64, part int) string {
 // CoordinationPrefix is the prefix of the objects that CoordinationName names.
 func CoordinationPrefix(id string) string { return Prefix(id) + "coordination/" }
 
-// CheckName is the name of the object that proves that all servers reach the same target.
+// SharedName is the name of the object that proves that all servers reach the same target. attempt
+// is random, as in PieceName.
+func SharedName(id string, attempt uint64) string {
+	return fmt.Sprintf("%sshared-%016x", ProbePrefix(id), attempt)
+}
+
+// CheckName is the name that version 0.1 uses instead of SharedName.
 func CheckName(id string) string { return Prefix(id) + checkName }
 
 // ProbePrefix is the prefix of the objects with which a target is tried before the backup begins.
