@@ -32,11 +32,6 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 	}
 	head.At = manifest.At(at)
 	r.progress.At = at
-	r.tell("copy the coordination store")
-	coordination, err := r.coordination(ctx, state)
-	if err != nil {
-		return nil, err
-	}
 	r.tell("list the keyspaces")
 	// A keyspace that is created after the moment is empty at the moment; a keyspace that was dropped
 	// since then cannot be read.
@@ -51,7 +46,7 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 				"with a full backup", manifest.ErrBroken, parent.ID, parent.Cluster, d.Cluster)
 		}
 	}
-	plan := &manifest.Plan{Head: head, Coordination: coordination, Settings: d.Settings}
+	plan := &manifest.Plan{Head: head, Settings: d.Settings}
 	for i := range d.Keyspaces {
 		ks := &d.Keyspaces[i]
 		if r.spec.Includes != nil && !r.spec.Includes(ks.Name) {
@@ -70,6 +65,12 @@ func (r *run) begin(ctx context.Context) (*manifest.Plan, error) {
 		plan.Keyspaces = append(plan.Keyspaces, one)
 		plan.Head.Keyspaces = append(plan.Head.Keyspaces, ks.ID)
 		plan.Units = append(plan.Units, units...)
+	}
+	// The history must be protected before this copy, which may take longer than a GC window. The state
+	// of the coordination store is fixed, however long the copy takes.
+	r.tell("copy the coordination store")
+	if plan.Coordination, err = r.coordination(ctx, state); err != nil {
+		return nil, err
 	}
 	if err := plan.Check(); err != nil {
 		return nil, err

@@ -40,6 +40,8 @@ type fake struct {
 	breaks func(node keys.NodeID) error
 	// gone: Protect answers with ErrTooOld.
 	gone bool
+	// unprotected: the coordination store was copied before all keyspaces were protected.
+	unprotected bool
 	// cluster is the id of the cluster.
 	cluster string
 	// open counts attempts under way for each node, most the highest number.
@@ -56,7 +58,7 @@ func (f *fake) Moment(context.Context) (hlc.Timestamp, Coordination, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock++
-	return hlc.Timestamp{Wall: f.clock * 1e9}, fakeCoordination{}, nil
+	return hlc.Timestamp{Wall: f.clock * 1e9}, fakeCoordination{f}, nil
 }
 
 func (f *fake) Describe(context.Context) (*Description, error) {
@@ -100,11 +102,14 @@ func (f *fake) Unprotect(_ context.Context, keyspace, backup string) error {
 	return nil
 }
 
-type fakeCoordination struct{}
+type fakeCoordination struct{ f *fake }
 
 func (fakeCoordination) Revision() int64 { return 42 }
 
-func (fakeCoordination) Copy(_ context.Context, part func([]byte) error) error {
+func (c fakeCoordination) Copy(_ context.Context, part func([]byte) error) error {
+	c.f.mu.Lock()
+	c.f.unprotected = c.f.unprotected || len(c.f.protected) < len(c.f.rows)
+	c.f.mu.Unlock()
 	for range 3 {
 		if err := part([]byte("coordination")); err != nil {
 			return err
@@ -394,6 +399,14 @@ func TestNodesFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, spec().ID, nil)
+}
+
+// The history is protected before the coordination store is copied, which may take long.
+func TestProtectedBeforeCopy(t *testing.T) {
+	f := newFake(targettest.NewMemory())
+	if _, err := Run(t.Context(), spec(), config(f)); err != nil || f.unprotected {
+		t.Errorf("%v; unprotected: %t", err, f.unprotected)
+	}
 }
 
 // A parent of another cluster is no parent, and trying again does not help.
