@@ -24,8 +24,9 @@ type fakeMaker struct {
 	made []string
 	// undone are the backups whose objects were removed.
 	undone []string
-	// stuck is the backup that cannot be undone.
-	stuck string
+	// stuck is the backup that cannot be undone, or a prefix of several; a try takes stuckFor.
+	stuck    string
+	stuckFor time.Duration
 	// takes is how long a backup takes; fails is what becomes of an attempt.
 	takes time.Duration
 	fails func(attempt int) error
@@ -114,8 +115,14 @@ func (m *fakeMaker) Passing(err error) bool { return !errors.Is(err, errFinal) }
 
 func (m *fakeMaker) Undo(_ context.Context, b *clusterpb.Backup) error {
 	m.mu.Lock()
+	stuck := m.stuck != "" && strings.HasPrefix(b.Id, m.stuck)
+	m.mu.Unlock()
+	if stuck {
+		time.Sleep(m.stuckFor)
+	}
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stuck == b.Id {
+	if stuck {
 		return errors.New("the target does not answer")
 	}
 	m.undone = append(m.undone, b.Id)
@@ -326,6 +333,45 @@ func TestStuckBackup(t *testing.T) {
 		m.mu.Unlock()
 		c.await("the first one to be cancelled", is(t, client, 0,
 			clusterpb.BackupState_BACKUP_CANCELLED))
+	})
+}
+
+// Cancelled backups whose target never answers hold up no other, and end after an hour or so.
+func TestTargetNeverAnswers(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		const stuck = 4
+		m.stuck, m.stuckFor = strings.TrimSuffix(backupID(0), "0Z-1a2b3c4d"), 2*time.Minute
+		for n := range stuck {
+			if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.CancelBackup(t.Context(),
+				&clusterpb.CancelBackupRequest{Id: backupID(n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		for n := 20; n < 40; n++ {
+			asked := time.Now()
+			if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+				t.Fatal(err)
+			}
+			c.awaitFor(time.Hour, "another backup", is(t, client, n,
+				clusterpb.BackupState_BACKUP_COMPLETE))
+			if took := time.Since(asked); took > 5*time.Minute {
+				t.Errorf("it took %v", took)
+			}
+		}
+		for n := range stuck {
+			c.awaitFor(3*time.Hour, "it to be cancelled", is(t, client, n,
+				clusterpb.BackupState_BACKUP_CANCELLED))
+			if b := backupNow(t, client, n); !strings.Contains(b.Error, "tidemark backup delete") {
+				t.Errorf("%v", b)
+			}
+		}
+		if took := time.Since(began); took < time.Hour || took > 2*time.Hour {
+			t.Errorf("they were given up after %v", took)
+		}
 	})
 }
 

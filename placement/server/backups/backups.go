@@ -61,7 +61,8 @@ type Config struct {
 
 // retryPause is the first pause of the leader after a failure. It doubles up to maxRetryPause.
 // lookAgain is the interval at which the leader looks on its own. patience is the time after which
-// a backup without progress fails.
+// a backup without progress fails, and after which a cancelled backup ends although its objects
+// cannot be removed.
 const (
 	retryPause, maxRetryPause = time.Second, time.Minute
 	lookAgain                 = 30 * time.Second
@@ -83,7 +84,12 @@ type Backups struct {
 	// reached has the progress of each unfinished backup that this member has worked on. Between two
 	// attempts at one backup, other backups may run.
 	reached map[string]*reached
+	// vain has the cancelled backups whose objects this member has tried to remove in vain.
+	vain map[string]vain
 }
+
+// vain has the times at which the first and the last vain try began.
+type vain struct{ first, last time.Time }
 
 // reached is the furthest progress of a backup in all attempts. An attempt makes progress only if
 // it gets further than the attempts before.
@@ -115,7 +121,8 @@ type running struct {
 // New makes the Backups of a member.
 func New(config Config) *Backups {
 	b := &Backups{config: config, meta: config.Meta, metrics: newMetrics(),
-		poked: make(chan struct{}, 1), reached: make(map[string]*reached)}
+		poked: make(chan struct{}, 1), reached: make(map[string]*reached),
+		vain: make(map[string]vain)}
 	b.logs = newLogs(b)
 	return b
 }

@@ -78,10 +78,12 @@ func (b *Backups) forget() {
 	defer b.mu.Unlock()
 	b.running = nil
 	clear(b.reached)
+	clear(b.vain)
 }
 
-// step begins the backups that are due by a schedule, and works on the oldest backup that has not
-// ended. more is set if there was such a backup. next is the time at which the next backup is due.
+// step begins the backups that are due by a schedule, and works on the first backup that has not
+// ended, in the order of inTurn. more is set if there was such a backup. next is the time at which
+// the next backup is due.
 func (b *Backups) step(ctx context.Context) (more bool, next time.Time, err error) {
 	v, err := b.meta.View(ctx)
 	if err != nil {
@@ -98,17 +100,60 @@ func (b *Backups) step(ctx context.Context) (more bool, next time.Time, err erro
 			errs = append(errs, err)
 		}
 	}
-	for _, r := range all {
-		if r.ended() {
-			continue
+	failed := false
+	for _, r := range b.inTurn(all) {
+		cancelling := r.State == clusterpb.BackupState_BACKUP_CANCELLING
+		if failed && cancelling {
+			continue // until the next step, so that new backups do not wait for all of them
 		}
 		if err := b.work(ctx, r); err != nil {
 			errs = append(errs, fmt.Errorf("backup %s: %w", r.Id, err))
+			failed = failed || cancelling
 			continue // it does not block the backups after it
 		}
 		return true, next, nil
 	}
 	return false, next, errors.Join(errs...)
+}
+
+// inTurn returns the backups that have not ended, in the order in which a step works on them: those
+// that were cancelled, those that are to be made, and one that was cancelled and whose objects were
+// tried to be removed in vain. A target that does not answer takes minutes with each try, and others
+// do not wait for that.
+func (b *Backups) inTurn(all []record) (turn []record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var running []record
+	var again *record
+	for i, r := range all {
+		tried, inVain := b.vain[r.Id]
+		switch {
+		case r.ended():
+		case r.State != clusterpb.BackupState_BACKUP_CANCELLING:
+			running = append(running, r)
+		case !inVain:
+			turn = append(turn, r)
+		case again == nil || tried.last.Before(b.vain[again.Id].last):
+			again = &all[i]
+		}
+	}
+	if turn = append(turn, running...); again != nil {
+		turn = append(turn, *again)
+	}
+	return turn
+}
+
+// triedInVain records a vain try, and reports whether no other try is to follow.
+func (b *Backups) triedInVain(id string, began time.Time) (over bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	tries, tried := b.vain[id]
+	if !tried {
+		tries.first = began
+	}
+	tries.last = began
+	b.vain[id] = tries
+	return b.config.Now().Sub(tries.first) > patience
 }
 
 // work makes, restores or undoes a backup, as its state says.
@@ -119,11 +164,17 @@ func (b *Backups) work(ctx context.Context, r record) error {
 	if r.Schedule == "" {
 		r.Error = "" // an earlier failure; a scheduled backup keeps the error that ended it
 	}
+	began := b.config.Now()
 	if err := b.config.Maker.Undo(ctx, r.Backup); err != nil {
-		if r.Restore != nil || b.config.Maker.Passing(err) {
+		if ctx.Err() != nil {
 			return err
 		}
-		// A target that refuses an operation refuses the operation until the cause is repaired.
+		over := b.triedInVain(r.Id, began)
+		if r.Restore != nil || b.config.Maker.Passing(err) && !over {
+			return err
+		}
+		// A target that refuses an operation refuses the operation until the cause is repaired. A target
+		// that does not answer for so long may never answer again.
 		r.Error = fmt.Sprintf("what was written of it is still in the target: %v. Once that is mended, "+
 			"`tidemark backup delete %s %s` removes it", err, r.Target, r.Id)
 	}
@@ -218,6 +269,7 @@ func (b *Backups) end(ctx context.Context, r record, state clusterpb.BackupState
 	b.mu.Lock()
 	b.running = nil
 	delete(b.reached, r.Id)
+	delete(b.vain, r.Id)
 	b.mu.Unlock()
 	b.metrics.ended(r, failed != nil)
 	if failed != nil {
