@@ -127,7 +127,10 @@ func (w *Worker) WriteChanges(ctx context.Context, c Changes) ([]manifest.Piece,
 			return nil, err
 		}
 	}
-	return p.written, p.flush(ctx)
+	if err := p.flush(ctx); err != nil {
+		return nil, err
+	}
+	return p.written, nil
 }
 
 // read reads all pages of a query and adds their records to the pieces.
