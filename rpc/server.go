@@ -185,7 +185,8 @@ func (s *Server) Drain() {
 
 // CallsAnswered says that all calls of clients that were made are answered, and that no further
 // call is made: CallServer.Drain was called, and then BatchServer.Drain has returned true. When the
-// server stops, clients learn that calls without an answer were not made.
+// server stops, clients learn that calls without an answer were not made. Requests for keys that
+// arrived after BatchServer.Drain had looked may have been done.
 func (s *Server) CallsAnswered() { s.answered.Store(true) }
 
 // Stop ends all connections, and waits until all are closed. It may be called again.

@@ -19,9 +19,11 @@ const (
 )
 
 // CallsNotMade is the reason with which a server ends the connections of clients when it closes and
-// has answered all calls that it has made: a call without an answer was not made. The text is part
-// of the protocol.
-const CallsNotMade = "this server is closing; calls without an answer were not made"
+// has answered all calls that it has made: a call without an answer was not made. Requests for keys
+// (package kv) without an answer may have been done; a client shows them the text, too. The text is
+// part of the protocol.
+const CallsNotMade = "this server is closing; it has answered all calls of services that it made, " +
+	"but perhaps not all requests for keys"
 
 const (
 	// ClientSilence is how long the opener of a connection hears nothing on it before it closes it;
