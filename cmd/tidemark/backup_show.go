@@ -34,9 +34,9 @@ func (a *app) backupListCommand() *cobra.Command {
 		Use:   "list TARGET",
 		Short: "List the backups in a target",
 		Long: `List the backups in TARGET by the moments that they restore. A backup without a moment
-is not complete: it is being made, or was given up; or it is damaged. The chain of an incremental backup is whole if
-all backups that it continues are there. With a log and the backups, every moment from "since" to
-"moment" can be restored ("tidemark restore --at").`,
+is not complete, as it is being made or was given up, or it is damaged. The chain of an incremental
+backup is whole if all backups that it continues are there. With a log and the backups, every moment
+from "since" to "moment" can be restored ("tidemark restore --at").`,
 		Example: `  tidemark backup list file:///mnt/backups`,
 		Args:    arguments("TARGET", 1, 1),
 		RunE: a.verb(func(ctx context.Context, args []string) error {
