@@ -3,16 +3,19 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/deploy/embedded"
 )
 
 // The doctor looks at every area, says what to do about each finding, and has an exit code.
@@ -73,6 +76,29 @@ func TestDebugZip(t *testing.T) {
 	if got.out != name+"\t3\t0\n" || !strings.Contains(got.err, "server 3 of 3") {
 		t.Errorf("it said %q, and %q", got.out, got.err)
 	}
+	kinds := zipContent(t, name)
+	servers := kinds["examination.json"]
+	for _, each := range []string{"metrics.txt", "goroutines.txt", "heap.pprof", "log.txt"} {
+		if kinds[each] != servers || servers < 3 {
+			t.Errorf("%d servers, and %d have %s", servers, kinds[each], each)
+		}
+	}
+	for _, file := range []string{"README.txt", "doctor.json", "partitions.json", "events.json",
+		"errors.txt"} {
+		if kinds[file] != 1 {
+			t.Errorf("there are %d of %s", kinds[file], file)
+		}
+	}
+	if kinds["processor.pprof"] != servers {
+		t.Errorf("the processor time of %d servers was measured", kinds["processor.pprof"])
+	}
+	b.fails(exit.Usage, "exists: give another name", "debug", "zip", name)
+	b.fails(exit.Usage, "--profile is whole seconds", "debug", "zip", "--profile", "31s", name+"2")
+}
+
+// zipContent counts the files of a zip by their last names. No file may contain what is unspeakable.
+func zipContent(t *testing.T, name string) (kinds map[string]int) {
+	t.Helper()
 	r, err := zip.OpenReader(name)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +109,7 @@ func TestDebugZip(t *testing.T) {
 		text := base64.StdEncoding.EncodeToString([]byte("abc"[:skip] + "unspeakable"))
 		hidden = append(hidden, []byte(text[4:12]))
 	}
-	kinds := map[string]int{}
+	kinds = map[string]int{}
 	for _, f := range r.File {
 		in, err := f.Open()
 		if err != nil {
@@ -105,23 +131,51 @@ func TestDebugZip(t *testing.T) {
 		}
 		kinds[filepath.Base(f.Name)]++
 	}
-	servers := kinds["examination.json"]
-	for _, each := range []string{"metrics.txt", "goroutines.txt", "heap.pprof", "log.txt"} {
-		if kinds[each] != servers || servers < 3 {
-			t.Errorf("%d servers, and %d have %s", servers, kinds[each], each)
+	return kinds
+}
+
+// Keys that the audit of coordination and of administration logs are not in a report.
+func TestDebugZipWithUsers(t *testing.T) {
+	b, as := clusterWithUsers(t)
+	// The prefix is read without permission.
+	b.run("", exit.Failed, as("u", "coord", "list", "unspeakable key")...)
+	name := filepath.Join(t.TempDir(), "report.zip")
+	b.run("", exit.OK, as("root", "debug", "zip", "--profile", "0", name)...)
+	if kinds := zipContent(t, name); kinds["log.txt"] != 2 {
+		t.Errorf("the files are %v", kinds)
+	}
+}
+
+// clusterWithUsers starts two servers, one of them a member of the core, with the users root and u.
+// as adds a user to a command.
+func clusterWithUsers(t *testing.T) (b shared, as func(user string, args ...string) []string) {
+	t.Helper()
+	cluster, err := embedded.StartCluster(t.Context(), embedded.ClusterConfig{Dir: t.TempDir(),
+		Nodes: 2, Cores: 1, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
 		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cluster.WaitReady(ctx); err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range []string{"README.txt", "doctor.json", "partitions.json", "events.json",
-		"errors.txt"} {
-		if kinds[file] != 1 {
-			t.Errorf("there are %d of %s", kinds[file], file)
-		}
+	b = shared{t, map[string]string{endpointsEnv: cluster.Endpoints()[0]}}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(r.File, func(f *zip.File) bool {
-		return strings.HasSuffix(f.Name, "processor.pprof")
-	}) {
-		t.Error("the processor time was not measured")
+	for _, user := range []string{"root", "u"} {
+		b.ok("auth", "user", "add", user, "--new-password-file", password)
 	}
-	b.fails(exit.Usage, "exists: give another name", "debug", "zip", name)
-	b.fails(exit.Usage, "--profile is whole seconds", "debug", "zip", "--profile", "31s", name+"2")
+	b.ok("auth", "user", "grant", "root", "root")
+	b.ok("auth", "enable")
+	return b, func(user string, args ...string) []string {
+		return append(args, "--user", user, "--password-file", password)
+	}
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"regexp"
 	"slices"
 )
 
 // hidden are the attributes whose values are left out of Lines, because the values are keys of
 // users.
-var hidden = []string{"key", "start", "end", "span", "prefix"}
+var hidden = []string{"key", "range_end", "start", "end", "span", "prefix"}
 
 // quoted matches a quoted text. Keys of users are quoted in messages and errors.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -27,18 +28,25 @@ func withoutKeys(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindString:
 		text = a.Value.String()
 	case slog.KindAny:
-		switch v := a.Value.Any().(type) {
-		case []byte:
+		v := a.Value.Any()
+		if hasBytes(reflect.TypeOf(v)) {
 			return slog.String(a.Key, "(left out)")
-		case error, fmt.Stringer, []string:
-			text = fmt.Sprint(v)
-		default:
-			return a
 		}
+		text = fmt.Sprintf("%+v", v)
 	default:
 		return a
 	}
 	return slog.String(a.Key, quoted.ReplaceAllString(text, "(left out)"))
+}
+
+// hasBytes reports whether a type is a list of bytes, or a list of such lists.
+func hasBytes(t reflect.Type) bool {
+	for t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+		if t = t.Elem(); t.Kind() == reflect.Uint8 {
+			return true
+		}
+	}
+	return false
 }
 
 // Handler is a slog.Handler that writes to two handlers.

@@ -14,11 +14,15 @@ func TestHandler(t *testing.T) {
 	var lines Lines
 	logger := slog.New(NewHandler(slog.NewTextHandler(&log, nil), &lines))
 	logger.Debug("not in the log")
-	logger.With("node", 7).WithGroup("of").Info("begins", "key", "mine", "n", 3)
+	logger.With("node", 7).WithGroup("of").Info("begins", "key", "mine", "n", 3,
+		"range_end", "mine2")
+	type named []byte
+	logger.Warn("raw", "named", named("secret"), "list", [][]byte{[]byte("secret")}, "texts",
+		[]string{`"secret"`}, "struct", struct{ Key string }{`"secret"`})
 	logger.Warn(`no merge of "secret\" key"`, "start", []byte("secret"), "at", `"secret"`, "error",
 		errors.New(`at "secret"`), "raw", []byte("secret"), "kept", "this")
 	for name, text := range map[string]string{"log": log.String(), "lines": string(lines.Text())} {
-		if strings.Contains(text, "not in the log") || strings.Count(text, "\n") != 2 ||
+		if strings.Contains(text, "not in the log") || strings.Count(text, "\n") != 3 ||
 			!strings.Contains(text, "node=7 of.") || !strings.Contains(text, "of.n=3") {
 			t.Errorf("%s: %s", name, text)
 		}
