@@ -97,7 +97,9 @@ func Judge(
 			holds[r.Node] = true
 			if !alive[r.Node] {
 				lost[r.Node]++
-				down = append(down, r.Node)
+				if !r.Learner {
+					down = append(down, r.Node)
+				}
 			}
 		}
 		quorum := voters-len(down) >= voters/2+1

@@ -57,6 +57,24 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A learner does not vote: without it a partition is served, and the node's replica is missing.
+func TestJudgeLearner(t *testing.T) {
+	nodes := []admin.NodeInfo{{ID: 1, Alive: true}, {ID: 2, Alive: true}, {ID: 3, Address: "c"},
+		{ID: 4, Address: "d"}}
+	for _, replicas := range [][]admin.ReplicaInfo{
+		{{Node: 1}, {Node: 2}, {Node: 3}, {Node: 4, Learner: true}},
+		{{Node: 1}, {Node: 4, Learner: true}},
+		{{Node: 1}, {Node: 3, Learner: true}, {Node: 4, Learner: true}},
+	} {
+		p, again := Judge(nodes, []admin.PartitionInfo{{ID: 7, Replicas: replicas, Leader: 1}},
+			admin.Core{})
+		if p.Unavailable.Total != 0 || again || !strings.Contains(strings.Join(
+			p.UnderReplicated.Names, "\n"), "node 4 (d) is down: 1 replica") {
+			t.Errorf("%v: %+v, again %v", replicas, p, again)
+		}
+	}
+}
+
 // What is wrong with the core and the coordination store is named, one server at a time once.
 func TestJudgeCore(t *testing.T) {
 	well := func() admin.Core {
