@@ -72,7 +72,7 @@ func TestDebugZip(t *testing.T) {
 	b.ok("split", "zipped", "--at", "zz"+bound)
 	b.ok("coord", "put", "coord "+key, "coord "+value)
 	name := filepath.Join(t.TempDir(), "report.zip")
-	got := b.run("", exit.OK, "debug", "zip", "--profile", "1s", "-o", "tsv", name)
+	got := b.run("", exit.OK, "debug", "zip", "--profile", "4s", "-o", "tsv", name)
 	if got.out != name+"\t3\t0\n" || !strings.Contains(got.err, "server 3 of 3") {
 		t.Errorf("it said %q, and %q", got.out, got.err)
 	}

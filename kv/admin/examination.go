@@ -2,12 +2,14 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 )
@@ -166,12 +168,29 @@ func examination(x *diagnosispb.Examination) Examination {
 // servers at the addresses in others. An empty address stands for any server. The user needs the
 // role root.
 func (c *Client) Examine(ctx context.Context, server string, others []string) (Examination, error) {
+	if len(others) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = patient(ctx, c, linksTime)
+		defer cancel()
+	}
 	r, err := ask(ctx, c, "examine "+server, "", clusterpb.ClusterClient.Examine,
 		&diagnosispb.ExamineRequest{Server: server, Others: others})
 	if err != nil {
 		return Examination{}, err
 	}
 	return examination(r), nil
+}
+
+// linksTime is the time that a server may take to measure its links. Links without answers take the
+// longest.
+const linksTime = 15 * time.Second
+
+// patient returns the context of a call over which a server may take that long in addition to the
+// request timeout.
+func patient(ctx context.Context, c *Client, longer time.Duration) (context.Context,
+	context.CancelFunc) {
+	ctx, cancel := c.conn.BoundLonger(ctx, longer)
+	return route.Patient(ctx, longer), cancel
 }
 
 // Item is a piece of data that a server collects for a report of a fault.
@@ -193,17 +212,30 @@ var wireItems = map[Item]diagnosispb.Item{ItemMetrics: diagnosispb.Item_METRICS,
 	ItemGoroutines: diagnosispb.Item_GOROUTINES, ItemHeap: diagnosispb.Item_HEAP,
 	ItemProcessor: diagnosispb.Item_PROCESSOR, ItemLog: diagnosispb.Item_LOG}
 
+// usualSeconds is the duration of a profile for which no duration is given. collectTime is the time
+// that a server may take for an item in addition to the duration.
+const (
+	usualSeconds = 5
+	collectTime  = 5 * time.Second
+)
+
 // maxItem limits the size of an item after decompression.
 const maxItem = 256 << 20
 
 // Collect asks the server at an address to collect an item. A profile of the processor time takes
-// the given number of seconds, 1 to 30. The other items are collected at once. The user needs the
-// role root.
+// the given number of seconds, 1 to 30, in addition to the request timeout; 0 means 5. The other
+// items are collected at once. The user needs the role root.
 func (c *Client) Collect(ctx context.Context, server string, item Item,
 	seconds int) ([]byte, error) {
 	op := "collect from " + server
 	if seconds < 0 || seconds > 30 {
 		return nil, invalid(op, "", "processor time is measured for 1 to 30 seconds")
+	}
+	if item == ItemProcessor {
+		var cancel context.CancelFunc
+		ctx, cancel = patient(ctx, c, time.Duration(cmp.Or(seconds, usualSeconds))*time.Second+
+			collectTime)
+		defer cancel()
 	}
 	r, err := ask(ctx, c, op, "", clusterpb.ClusterClient.Collect, &diagnosispb.CollectRequest{
 		Server: server, Item: wireItems[item], Seconds: uint32(seconds)})

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -10,6 +11,13 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
+)
+
+// These are the times that a member of the core may take over a forwarded call: linksTime to measure
+// its links, and collectTime in addition to the seconds of a measurement.
+const (
+	linksTime   = 15 * time.Second
+	collectTime = 10 * time.Second
 )
 
 // Examiner examines servers and collects data from them: from this server, or from another that the
@@ -24,6 +32,9 @@ type Examiner interface {
 func (s *ClusterService) Examine(
 	ctx context.Context, r *diagnosispb.ExamineRequest,
 ) (*diagnosispb.Examination, error) {
+	if len(r.GetOthers()) > 0 {
+		ctx = coreclient.Patient(ctx, linksTime)
+	}
 	return anywhere(ctx, s, r, Examiner.AskExamine, clusterpb.ClusterClient.Examine)
 }
 
@@ -31,6 +42,9 @@ func (s *ClusterService) Examine(
 func (s *ClusterService) Collect(
 	ctx context.Context, r *diagnosispb.CollectRequest,
 ) (*diagnosispb.CollectResponse, error) {
+	if r.GetItem() == diagnosispb.Item_PROCESSOR {
+		ctx = coreclient.Patient(ctx, time.Duration(min(r.GetSeconds(), 60))*time.Second+collectTime)
+	}
 	return anywhere(ctx, s, r, Examiner.AskCollect, clusterpb.ClusterClient.Collect)
 }
 

@@ -19,8 +19,16 @@ import (
 )
 
 // adminTimeout is how long one server may take over a call of the Cluster service before another
-// one is asked.
+// one is asked. Patient gives a call more time.
 const adminTimeout = 3 * time.Second
+
+type patience struct{}
+
+// Patient returns the context of a call of the Cluster service over which each server may take that
+// long, if that is more than usual.
+func Patient(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patience{}, d)
+}
 
 // clusterServers are the servers that answer calls of the Cluster service.
 type clusterServers interface {
@@ -93,6 +101,9 @@ func (s *Sender) adminOnce(ctx context.Context, address string,
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	limit := adminTimeout
+	if d, ok := ctx.Value(patience{}).(time.Duration); ok {
+		limit = max(limit, d)
+	}
 	if deadline, ok := ctx.Deadline(); ok && !s.nodes.Dialer().Ready(address) {
 		// It may be gone. Half of the time is for the others.
 		limit = min(limit, time.Until(deadline)/2)

@@ -14,13 +14,21 @@ import (
 	"github.com/tidemarkdb/tidemark/range/route/nodes"
 	"github.com/tidemarkdb/tidemark/range/route/table"
 	"github.com/tidemarkdb/tidemark/rpc"
+	"github.com/tidemarkdb/tidemark/rpc/backoff"
 	"github.com/tidemarkdb/tidemark/rpc/client"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/diagnosispb"
 	"github.com/tidemarkdb/tidemark/rpc/memnet"
 )
 
 type clusterServer struct {
 	clusterpb.UnimplementedClusterServer
+}
+
+// Examine takes four seconds.
+func (clusterServer) Examine(ctx context.Context,
+	_ *diagnosispb.ExamineRequest) (*diagnosispb.Examination, error) {
+	return &diagnosispb.Examination{}, backoff.Sleep(ctx, 4*time.Second)
 }
 
 func (clusterServer) Status(context.Context,
@@ -81,6 +89,21 @@ func TestShortCallsAreAnswered(t *testing.T) {
 			}
 			if took := time.Since(began); n > 0 && took != 0 {
 				t.Errorf("call %d waited for the silent server: %s", n, took)
+			}
+		}
+		// A call that takes long by its nature gets the time if the caller says so.
+		for _, patient := range []bool{false, true} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			if patient {
+				ctx = Patient(ctx, 5*time.Second)
+			}
+			err := s.Admin(ctx, func(ctx context.Context, c clusterpb.ClusterClient) error {
+				_, err := c.Examine(ctx, &diagnosispb.ExamineRequest{})
+				return err
+			})
+			cancel()
+			if (err == nil) != patient {
+				t.Errorf("patient %v: %v", patient, err)
 			}
 		}
 	})

@@ -27,7 +27,7 @@ const (
 	// pinged at a time. pings is the number of pings to each, after a first ping that opens the
 	// connection.
 	maxOthers     = 128
-	parallelPings = 8
+	parallelPings = 32
 	pings         = 5
 	// pingTimeout bounds all pings of one server.
 	pingTimeout = 2 * time.Second

@@ -79,13 +79,19 @@ func (c *Conn) Wrap(op, keyspace string, err error) error { return c.cfg.Wrap(op
 
 // Bound adds the request timeout to a context without a deadline.
 func (c *Conn) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.BoundLonger(ctx, 0)
+}
+
+// BoundLonger is like Bound, and adds that much to the request timeout.
+func (c *Conn) BoundLonger(ctx context.Context, longer time.Duration) (context.Context,
+	context.CancelFunc) {
 	if c.cfg.RequestTimeout <= 0 {
 		return ctx, noCancel
 	}
 	if _, has := ctx.Deadline(); has {
 		return ctx, noCancel
 	}
-	return context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	return context.WithTimeout(ctx, c.cfg.RequestTimeout+longer)
 }
 
 func noCancel() {}

@@ -25,8 +25,16 @@ import (
 // forwarded again.
 const forwardedHeader = "tidemark-forwarded"
 
-// maxAttempt is the longest time to wait for one member before another one is asked.
+// maxAttempt is the longest time to wait for one member before another one is asked. Patient gives a
+// call more time.
 const maxAttempt = 8 * time.Second
+
+type patience struct{}
+
+// Patient returns the context of a call over which each member may take that long.
+func Patient(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patience{}, d)
+}
 
 // warnAfter is the time after which a call without success is logged. Shorter times are normal
 // while servers start and restart.
@@ -251,8 +259,11 @@ func (c *Client) attempt(
 		return false, err
 	}
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx,
-		min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.list()), 10)))
+	limit := min(maxAttempt, c.config.Attempt<<min(a.tried/len(c.list()), 10))
+	if d, ok := ctx.Value(patience{}).(time.Duration); ok {
+		limit = max(limit, d)
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = f(limited, conn)
 	if err == nil {
