@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -137,4 +138,38 @@ func TestConsoleWithTLSAndUsers(t *testing.T) {
 	}
 	administrator.wants(http.StatusOK, "", http.MethodPost, "/console/api/logout", "{}")
 	administrator.wants(http.StatusUnauthorized, "", http.MethodPost, pause, "{}")
+}
+
+// While the core does not answer nobody can check a password, and nobody logs in.
+func TestConsoleLoginWithoutCore(t *testing.T) {
+	cluster, err := StartCluster(t.Context(), ClusterConfig{Dir: t.TempDir(), Nodes: 2, Cores: 1,
+		Listen: "127.0.0.1:0", Configure: func(_ int, c *ServerConfig) { c.HTTP = "127.0.0.1:0" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := cluster.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	enableUsers(t, etcdClient(t, nil, cluster.Endpoints()[0]))
+	heard(t, cluster.running()...)
+	b := openConsole(t, nil, "http://"+cluster.Server(1).http.Address)
+	if err := cluster.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, password := range []string{"wrong", "secret"} {
+		b.wants(http.StatusServiceUnavailable, "", http.MethodPost, "/console/api/login",
+			`{"User": "root", "Password": "`+password+`"}`)
+	}
+	at, err := url.Parse(b.url + "/console/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cookies := b.client.Jar.Cookies(at); len(cookies) != 0 {
+		t.Errorf("the cookies are %v", cookies)
+	}
 }

@@ -34,9 +34,14 @@ type fake struct {
 	partitions []admin.PartitionInfo
 	down       atomic.Bool
 	points     []admin.LoadPoint
+	// unchecked: the core does not answer, so that no password can be checked.
+	unchecked atomic.Bool
 }
 
 func (f *fake) Status(context.Context) (admin.Status, error) {
+	if f.unchecked.Load() {
+		return admin.Status{}, errors.New("the core has no quorum")
+	}
 	return admin.Status{Cluster: 7, Node: 1, Ready: true}, nil
 }
 
@@ -383,6 +388,18 @@ func TestSessions(t *testing.T) {
 	s.wants(http.StatusUnauthorized, "log in", http.MethodGet, live, "")
 	if !s.cluster.closed.Load() {
 		t.Error("the connections of the user are still open after the logout")
+	}
+}
+
+// A login fails if nobody has checked the password.
+func TestLoginWithoutCore(t *testing.T) {
+	s := open(t, nil)
+	s.guarded.Store(true)
+	s.cluster.unchecked.Store(true)
+	s.wants(http.StatusServiceUnavailable, "no quorum", http.MethodPost, "/console/api/login",
+		`{"User": "ann", "Password": "secret of ann"}`)
+	if n := len(s.console.sessions.all); n != 0 {
+		t.Errorf("there are %d sessions", n)
 	}
 }
 

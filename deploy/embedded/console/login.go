@@ -55,10 +55,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	})
 	ctx, cancel := context.WithTimeout(r.Context(), asking)
 	defer cancel()
-	release := v.hold()
-	_, err := v.ask(ctx)
-	release()
-	if err != nil {
+	if err := v.check(ctx); err != nil {
 		v.drop(true)
 		c.config.Logger.Info("console: a login failed", "user", given.User, "from", r.RemoteAddr,
 			"error", err)
@@ -72,6 +69,19 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	c.config.Logger.Info("console: a user has logged in", "user", given.User, "from", r.RemoteAddr)
 	http.SetCookie(w, cookie(r, c.sessions.begin(v)))
 	reply(w, struct{}{})
+}
+
+// check returns an error if the cluster does not accept the password, or if nobody can tell: kv.Open
+// succeeds if the core does not answer. A call needs the user's token, for which the core has
+// checked the password.
+func (v *viewer) check(ctx context.Context) error {
+	defer v.hold()()
+	cluster, err := v.ask(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = cluster.Status(ctx)
+	return err
 }
 
 func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
