@@ -138,11 +138,30 @@ func zipContent(t *testing.T, name string) (kinds map[string]int) {
 func TestDebugZipWithUsers(t *testing.T) {
 	b, as := clusterWithUsers(t)
 	// The prefix is read without permission.
-	b.run("", exit.Failed, as("u", "coord", "list", "unspeakable key")...)
+	b.run("", exit.Failed, as("u", "coord", "get", "unspeakable key", "--prefix")...)
 	name := filepath.Join(t.TempDir(), "report.zip")
 	b.run("", exit.OK, as("root", "debug", "zip", "--profile", "0", name)...)
 	if kinds := zipContent(t, name); kinds["log.txt"] != 2 {
 		t.Errorf("the files are %v", kinds)
+	}
+}
+
+// Who may not have servers examined is told so, and hears nothing of servers that are down.
+func TestDoctorNeedsRoot(t *testing.T) {
+	b, as := clusterWithUsers(t)
+	name := filepath.Join(t.TempDir(), "report.zip")
+	for _, args := range [][]string{{"doctor"}, {"debug", "zip", "--profile", "0", name}} {
+		for words, given := range map[string][]string{"permission denied": as("u", args...),
+			"give --user": args} {
+			got := b.run("", exit.Failed, given...)
+			if !strings.Contains(got.err, words) || !strings.Contains(got.err, "the role root") ||
+				got.out != "" {
+				t.Errorf("%q printed %q and said %q", given, got.out, got.err)
+			}
+		}
+		if _, err := os.Stat(name); err == nil {
+			t.Errorf("there is a file %s", name)
+		}
 	}
 }
 

@@ -2,11 +2,14 @@ package doctor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 	"github.com/tidemarkdb/tidemark/kv/admin/health"
 )
@@ -47,7 +50,8 @@ type Facts struct {
 }
 
 // Gather asks the cluster and its servers. Missing answers of a server or the core are recorded in
-// the facts; the only error is that no server answers.
+// the facts. Gather returns an error if no server answers, or if the user may not have servers
+// examined.
 func Gather(ctx context.Context, c *admin.Client) (*Facts, error) {
 	f := &Facts{Now: time.Now(), Errs: map[string]error{}}
 	var err error
@@ -68,6 +72,9 @@ func Gather(ctx context.Context, c *admin.Client) (*Facts, error) {
 	f.Schedules, err = c.BackupSchedules(ctx)
 	f.had("schedules", err)
 	f.examine(ctx, c)
+	if err := f.refusal(); err != nil {
+		return nil, fmt.Errorf("servers are examined only for a user with the role root: %w", err)
+	}
 	return f, nil
 }
 
@@ -118,6 +125,16 @@ func (f *Facts) addresses() []string {
 	}
 	delete(all, "")
 	return slices.Sorted(maps.Keys(all))
+}
+
+// refusal returns the error of an examination that was refused to the user, or nil.
+func (f *Facts) refusal() error {
+	for _, s := range f.Servers {
+		if errors.Is(s.Err, kv.ErrPermissionDenied) || errors.Is(s.Err, kv.ErrUnauthenticated) {
+			return s.Err
+		}
+	}
+	return nil
 }
 
 // examine examines all servers.

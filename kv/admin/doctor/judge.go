@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tidemarkdb/tidemark/kv/admin/health"
 )
 
@@ -75,6 +78,11 @@ func (f *Facts) servers() Check {
 	c := Check{Area: "servers", Looked: counted(len(f.Servers), "server") + " examined"}
 	for _, s := range f.Servers {
 		switch {
+		case status.Code(s.Err) == codes.Unimplemented:
+			c.add(Advice, s.Address, "finish the upgrade, and look again",
+				"it cannot be examined: it, or the server that was asked, runs a release without "+
+					"examinations")
+			continue
 		case s.Err != nil:
 			c.add(Bad, s.Address, "start the server, or look at the network between the servers",
 				"it cannot be examined: %v", s.Err)

@@ -8,7 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
 
@@ -75,6 +79,27 @@ func found(r Report) (all []string) {
 		}
 	}
 	return all
+}
+
+// A server of an older release is no problem during an upgrade. An examination that is refused to the
+// user says nothing of the server.
+func TestExaminationErrors(t *testing.T) {
+	f := healthy()
+	f.Servers[2] = Server{Address: f.Servers[2].Address, Err: kv.NewError("examine", "", "",
+		fmt.Errorf("%w", status.Error(codes.Unimplemented, "unknown method")))}
+	if r := Judge(f); r.Level() != Advice || !slices.ContainsFunc(found(r), func(s string) bool {
+		return strings.Contains(s, "a release without examinations")
+	}) || f.refusal() != nil {
+		t.Errorf("a server of an older release: %q", found(r))
+	}
+	f.Servers[1].Err = kv.NewError("examine", "", "", kv.ErrUnauthenticated)
+	if f.refusal() == nil {
+		t.Error("that the user may not examine is no error")
+	}
+	f.Servers[1].Err = kv.NewError("examine", "", "", kv.ErrUnavailable)
+	if f.refusal() != nil {
+		t.Error("a server that does not answer has refused the user")
+	}
 }
 
 func TestHealthy(t *testing.T) {
