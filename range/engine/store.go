@@ -156,14 +156,14 @@ func (s *store) listener() *pebble.EventListener {
 			// gone because a partition was removed, or a snapshot installed.
 			if s.g.err() == nil && !errors.Is(err, ErrNoRoom) &&
 				!errors.Is(err, pebble.ErrCancelledCompaction) {
-				s.logger.Error("background error", "error", err)
+				s.logger.Error("background error", "error", quoted(err))
 			}
 		},
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			// The read that found the damage gets the error. Without a listener Pebble would end
 			// the process.
 			s.corruptions.Add(1)
-			s.logger.Error("corrupt file", "path", info.Path, "error", info.Details)
+			s.logger.Error("corrupt file", "path", info.Path, "error", quoted(info.Details))
 		},
 		FlushBegin: func(info pebble.FlushInfo) { s.g.unflushed.begin(info.InputBytes) },
 		FlushEnd: func(info pebble.FlushInfo) {

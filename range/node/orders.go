@@ -282,7 +282,7 @@ func (s *orders) carryOut(ctx context.Context, h *hosted.Replica, o *order) {
 			s.failed(o, time.Now()) // otherwise the descriptor shows the failure
 		}
 		s.node.log.Warn("a step of an operator failed; it will be tried again", "partition", h.ID,
-			"operator", o.Operator, "error", err)
+			"operator", o.Operator, "error", fmt.Sprintf("%q", reason))
 	}
 	failures := o.failures.Load()
 	if before := o.waits.Swap(&reason); before == nil || *before != reason || o.told != failures {

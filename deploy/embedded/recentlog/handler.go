@@ -14,8 +14,9 @@ import (
 // users.
 var hidden = []string{"key", "range_end", "start", "end", "span", "prefix"}
 
-// quoted matches a quoted text. Keys of users are quoted in messages and errors.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+// quoted matches a quoted text. Keys of users are quoted in messages and errors. The end of a text
+// may have cut a key.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)
 
 // withoutKeys returns an attribute of a line, or of its message, without keys of users: it removes
 // values that are keys, and the quoted parts of texts.

@@ -20,7 +20,8 @@ func TestHandler(t *testing.T) {
 	logger.Warn("raw", "named", named("secret"), "list", [][]byte{[]byte("secret")}, "texts",
 		[]string{`"secret"`}, "struct", struct{ Key string }{`"secret"`})
 	logger.Warn(`no merge of "secret\" key"`, "start", []byte("secret"), "at", `"secret"`, "error",
-		errors.New(`at "secret"`), "raw", []byte("secret"), "kept", "this")
+		errors.New(`at "secret"`), "cut", `at "secret`, "cut2", `at "x" and "secret\`,
+		"raw", []byte("secret"), "kept", "this")
 	for name, text := range map[string]string{"log": log.String(), "lines": string(lines.Text())} {
 		if strings.Contains(text, "not in the log") || strings.Count(text, "\n") != 3 ||
 			!strings.Contains(text, "node=7 of.") || !strings.Contains(text, "of.n=3") {

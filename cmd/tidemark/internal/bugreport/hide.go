@@ -34,11 +34,18 @@ func HideKeyspaces(all []admin.KeyspaceInfo) []admin.KeyspaceInfo {
 	return all
 }
 
-// HideOperators removes the keys at which operators split.
+// leftOut replaces a text that may contain keys.
+const leftOut = "(left out)"
+
+// HideOperators removes the keys at which operators split, and what operators wait for: an error of
+// a node, which may contain keys without quotes.
 func HideOperators(all []admin.OperatorInfo) []admin.OperatorInfo {
 	all = slices.Clone(all)
 	for i := range all {
 		all[i].SplitAt, all[i].SplitAtHidden = nil, all[i].SplitAtHidden || len(all[i].SplitAt) > 0
+		if all[i].WaitsFor != "" {
+			all[i].WaitsFor = leftOut
+		}
 	}
 	return all
 }
@@ -52,8 +59,19 @@ func HideEvents(all []admin.Event) []admin.Event {
 	return all
 }
 
-// quoted matches a quoted text. Keys of users are quoted in reasons and errors.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+// quoted matches a quoted text. Keys of users are quoted in reasons and errors. The end of a reason
+// may have cut a key.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*(?:"|\\?$)`)
+
+// withoutQuoted returns a text without its quoted parts. Quoted commands are kept.
+func withoutQuoted(text string) string {
+	return quoted.ReplaceAllStringFunc(text, func(text string) string {
+		if strings.HasPrefix(text, `"tidemark `) {
+			return text
+		}
+		return leftOut
+	})
+}
 
 // HideQuoted returns the value as JSON, without the quoted parts of its texts. Quoted commands are
 // kept.
@@ -75,12 +93,7 @@ func HideQuoted(value any) ([]byte, error) {
 func hideQuoted(tree any) any {
 	switch tree := tree.(type) {
 	case string:
-		return quoted.ReplaceAllStringFunc(tree, func(text string) string {
-			if strings.HasPrefix(text, `"tidemark `) {
-				return text
-			}
-			return "(left out)"
-		})
+		return withoutQuoted(tree)
 	case []any:
 		for i := range tree {
 			tree[i] = hideQuoted(tree[i])

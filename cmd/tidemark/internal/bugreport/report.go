@@ -50,13 +50,15 @@ func Write(ctx context.Context, to io.Writer, source Source, facts *doctor.Facts
 	o Options) (failed int, err error) {
 	w := &writer{zip: zip.NewWriter(to), at: facts.Now}
 	w.file("README.txt", []byte(readme(facts, o)))
-	w.json("doctor.json", doctor.Judge(facts))
+	hidden := *facts
+	hidden.Operators = HideOperators(facts.Operators)
+	w.json("doctor.json", doctor.Judge(&hidden))
 	w.json("cluster/status.json", facts.Status)
 	w.json("cluster/nodes.json", facts.Nodes)
 	w.json("cluster/core.json", facts.Core)
 	w.json("cluster/keyspaces.json", HideKeyspaces(facts.Keyspaces))
 	w.json("cluster/partitions.json", HidePartitions(facts.Partitions))
-	w.json("cluster/operators.json", HideOperators(facts.Operators))
+	w.json("cluster/operators.json", hidden.Operators)
 	w.json("cluster/placement.json", facts.Placement)
 	w.json("cluster/upgrade.json", facts.Upgrade)
 	w.json("cluster/backups.json", facts.Backups)
@@ -151,7 +153,7 @@ func (w *writer) json(name string, value any) {
 func (w *writer) failed(name string, err error) {
 	if err != nil {
 		w.failures++
-		fmt.Fprintf(&w.errors, "%s: %v\n", name, err)
+		fmt.Fprintf(&w.errors, "%s: %s\n", name, withoutQuoted(err.Error()))
 	}
 }
 
