@@ -46,8 +46,10 @@ type Console struct {
 	// nobody is the viewer for all callers while authentication is not enabled.
 	nobody *viewer
 
-	// streams, questions and logins have a token for each one that is under way.
-	streams, questions, logins chan struct{}
+	// streams and questions have a token for each one that is under way.
+	streams, questions chan struct{}
+	logins             *logins
+	failures           failures
 
 	ctx    context.Context
 	cancel context.CancelFunc

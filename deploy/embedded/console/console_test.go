@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -403,6 +405,106 @@ func TestLoginWithoutCore(t *testing.T) {
 	}
 }
 
+// Logins from one host leave room for those from others, and those that find no room wait.
+func TestLoginsFromOneHost(t *testing.T) {
+	going, let := make(chan struct{}, 100), make(chan struct{})
+	var log strings.Builder
+	s := open(t, func(c *Config) {
+		open := c.Open
+		c.Open = func(ctx context.Context, user, password string) (Cluster, error) {
+			if user == "slow" {
+				going <- struct{}{}
+				<-let
+			}
+			return open(ctx, user, password)
+		}
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	s.guarded.Store(true)
+	from := func(host, user string) int {
+		r := httptest.NewRequest(http.MethodPost, "/console/api/login",
+			strings.NewReader(fmt.Sprintf(`{"User": %q, "Password": "secret of %s"}`, user, user)))
+		r.Header.Set(header, "1")
+		r.RemoteAddr = host
+		answer := httptest.NewRecorder()
+		s.console.ServeHTTP(answer, r)
+		return answer.Code
+	}
+	answers := make(chan int, 100)
+	for range maxLogins {
+		go func() { answers <- from("127.0.0.1:9", "slow") }()
+	}
+	for range maxLogins / 2 {
+		<-going
+	}
+	if status := from("127.0.0.2:9", "ann"); status != http.StatusOK {
+		t.Errorf("a login from another host is answered with %d", status)
+	}
+	close(let)
+	for range maxLogins {
+		if status := <-answers; status != http.StatusOK {
+			t.Errorf("a login that has waited is answered with %d", status)
+		}
+	}
+	if s.console.logins.running != 0 || len(s.console.logins.of) != 0 {
+		t.Errorf("after all logins: %+v", s.console.logins)
+	}
+	log.Reset()
+	for range 50 {
+		r := httptest.NewRequest(http.MethodPost, "/console/api/login",
+			strings.NewReader(`{"User": "eve", "Password": "x"}`))
+		r.Header.Set(header, "1")
+		s.console.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if n := strings.Count(log.String(), "\n"); n < 1 || n > 20 {
+		t.Errorf("50 failed logins have %d lines", n)
+	}
+}
+
+// A login that finds no room is refused after a while, or at once if many wait.
+func TestLoginsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogins()
+		var ends []func()
+		for _, host := range []string{"a", "a", "b", "b"} {
+			ends = append(ends, l.begin(t.Context(), host))
+		}
+		began := time.Now()
+		if l.begin(t.Context(), "c") != nil || time.Since(began) != loginPatience {
+			t.Errorf("it is refused after %v", time.Since(began))
+		}
+		for range maxWaitingLogins {
+			go l.begin(t.Context(), "a")
+		}
+		synctest.Wait()
+		began = time.Now()
+		if l.begin(t.Context(), "a") != nil || time.Since(began) != 0 {
+			t.Errorf("after %v it is refused although many wait", time.Since(began))
+		}
+		time.Sleep(2 * loginPatience)
+		for _, end := range ends {
+			end()
+		}
+		if len(l.of) != 0 || l.running != 0 {
+			t.Errorf("after all logins: %+v", l)
+		}
+	})
+}
+
+// Failed logins have a line from time to time, with the number of those without one.
+func TestFailuresAreLogged(t *testing.T) {
+	f, now, lines, all := &failures{}, time.Unix(1000, 0), 0, 0
+	for range 1000 {
+		now = now.Add(time.Millisecond)
+		if omitted, ok := f.take(now); ok {
+			lines, all = lines+1, all+1+omitted
+		}
+	}
+	if lines != 10 || all < 900 {
+		t.Errorf("%d lines about %d of 1000 failures", lines, all)
+	}
+}
+
 // Sessions are bounded in number and in time, and their cookies are for the console only.
 func TestSessionsAreBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
@@ -414,9 +516,19 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	first := newViewer("ann", nil)
 	secret := s.begin(first)
+	bobs := newViewer("bob", nil)
+	s.begin(bobs)
 	for range maxSessions {
 		now = now.Add(time.Second)
 		s.begin(newViewer("bob", nil))
+	}
+	if len(s.all) != 1+sessionsOfUser || s.of(request(secret)) != first || !s.over(bobs) {
+		t.Errorf("after many logins of a user there are %d sessions, want %d with that of another",
+			len(s.all), 1+sessionsOfUser)
+	}
+	for i := range maxSessions {
+		now = now.Add(time.Second)
+		s.begin(newViewer(fmt.Sprint(i), nil))
 	}
 	if len(s.all) != maxSessions || s.of(request(secret)) != nil || !s.over(first) {
 		t.Errorf("%d sessions, want %d, without the oldest", len(s.all), maxSessions)

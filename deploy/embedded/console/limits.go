@@ -13,13 +13,19 @@ const (
 	maxFeedName = 512
 	// maxQuestions is the number of single questions and changes that are answered at a time.
 	maxQuestions = 16
-	// maxSessions limits the number of sessions. A session ends after sessionIdle without a request,
-	// and sessionAge after the login.
-	maxSessions = 64
-	sessionIdle = time.Hour
-	sessionAge  = 12 * time.Hour
-	// maxLogins is the number of concurrent logins. Other logins are refused.
-	maxLogins = 4
+	// maxSessions limits the number of sessions, and sessionsOfUser those of one user. A session ends
+	// after sessionIdle without a request, and sessionAge after the login.
+	maxSessions    = 64
+	sessionsOfUser = 8
+	sessionIdle    = time.Hour
+	sessionAge     = 12 * time.Hour
+	// maxLogins is the number of concurrent logins, of which one host has at most half. Other logins
+	// wait for loginPatience, at most maxWaitingLogins of a host, and are then refused.
+	maxLogins        = 4
+	maxWaitingLogins = 16
+	loginPatience    = 5 * time.Second
+	// failuresPause is the shortest pause between two lines about failed logins.
+	failuresPause = 100 * time.Millisecond
 	// maxBody bounds the body of a request, in bytes.
 	maxBody = 64 << 10
 	// listed limits the rows of a list. The pages show how many more rows there are.

@@ -43,13 +43,12 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "give a user and a password")
 		return
 	}
-	select {
-	case c.logins <- struct{}{}:
-		defer func() { <-c.logins }()
-	default:
+	end := c.logins.begin(r.Context(), hostOf(r))
+	if end == nil {
 		refuse(w, http.StatusTooManyRequests, "many users log in just now: try again in a moment")
 		return
 	}
+	defer end()
 	v := newViewer(given.User, func(ctx context.Context) (Cluster, error) {
 		return c.config.Open(ctx, given.User, given.Password)
 	})
@@ -57,8 +56,13 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := v.check(ctx); err != nil {
 		v.drop(true)
-		c.config.Logger.Info("console: a login failed", "user", given.User, "from", r.RemoteAddr,
-			"error", err)
+		if omitted, ok := c.failures.take(c.config.Now()); ok {
+			about := []any{"user", given.User, "from", r.RemoteAddr, "error", err}
+			if omitted > 0 {
+				about = append(about, "others", omitted)
+			}
+			c.config.Logger.Info("console: a login failed", about...)
+		}
 		status := http.StatusServiceUnavailable
 		if errors.Is(err, kv.ErrUnauthenticated) || errors.Is(err, kv.ErrPermissionDenied) {
 			status = http.StatusUnauthorized

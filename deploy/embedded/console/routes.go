@@ -22,7 +22,7 @@ func New(config Config) (*Console, error) {
 	c := &Console{config: config, files: files, mux: http.NewServeMux(),
 		sessions:  &sessions{now: config.Now, all: map[string]*session{}},
 		streams:   make(chan struct{}, maxStreams),
-		questions: make(chan struct{}, maxQuestions), logins: make(chan struct{}, maxLogins)}
+		questions: make(chan struct{}, maxQuestions), logins: newLogins()}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.nobody = newViewer("", func(ctx context.Context) (Cluster, error) {
 		return config.Open(ctx, "", "")

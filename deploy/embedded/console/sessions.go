@@ -24,21 +24,33 @@ type session struct {
 	since, used time.Time
 }
 
-// begin makes a session. If the maximum number of sessions exists, the least recently used one
-// ends.
+// begin makes a session. If the maximum number of sessions of the user exists, the least recently
+// used one of them ends. Otherwise, if the maximum number of sessions exists, the least recently
+// used one of all ends.
 func (s *sessions) begin(v *viewer) (secret string) {
 	s.end(func(x *session) bool { return s.expired(x) })
 	secret = rand.Text()
 	var gone *session
 	s.mu.Lock()
-	if len(s.all) >= maxSessions {
-		oldest := ""
-		for name, x := range s.all {
-			if oldest == "" || x.used.Before(s.all[oldest].used) {
-				oldest = name
-			}
+	oldest, own, count := "", "", 0
+	for name, x := range s.all {
+		if oldest == "" || x.used.Before(s.all[oldest].used) {
+			oldest = name
 		}
-		gone = s.all[oldest]
+		if x.viewer.user != v.user {
+			continue
+		}
+		if count++; own == "" || x.used.Before(s.all[own].used) {
+			own = name
+		}
+	}
+	switch {
+	case count >= sessionsOfUser:
+		oldest = own
+	case len(s.all) < maxSessions:
+		oldest = ""
+	}
+	if gone = s.all[oldest]; gone != nil {
 		delete(s.all, oldest)
 	}
 	s.all[secret] = &session{viewer: v, since: s.now(), used: s.now()}
