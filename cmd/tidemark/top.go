@@ -179,10 +179,24 @@ func picture(lines []string, width int) string {
 	return text.String()
 }
 
+// topCluster is the part of *admin.Client that a topWatch uses.
+type topCluster interface {
+	Nodes(context.Context) ([]admin.NodeInfo, error)
+	Partitions(ctx context.Context, keyspace string) ([]admin.PartitionInfo, error)
+	CoreHealth(context.Context) (admin.Core, error)
+	LoadHistories(context.Context, []admin.NodeInfo,
+		func(node uint64) admin.LoadHistorySince) []admin.LoadHistory
+	Examine(ctx context.Context, server string, others []string) (admin.Examination, error)
+	SlowRequests(context.Context, admin.SlowQuery) (admin.SlowRequests, error)
+}
+
 // topWatch reads one View after the other from the cluster, and asks only for new data.
 type topWatch struct {
-	cluster *admin.Client
+	cluster topCluster
 	known   map[uint64]admin.LoadHistory
+	// noMachines and noSlow are set when the user may not see the data. The cluster is not asked for
+	// it again, because it logs each refusal.
+	noMachines, noSlow bool
 	// keyspaces maps partitions to their keyspaces, as they were at that time.
 	keyspaces map[uint64]string
 	at        time.Time
@@ -207,11 +221,20 @@ func (w *topWatch) look(ctx context.Context) (*top.View, error) {
 		}
 	}
 	view.Histories = slices.Collect(maps.Values(w.known))
-	view.Machines = w.machines(ctx, alive)
-	slow, _ := w.cluster.SlowRequests(ctx, admin.SlowQuery{Limit: topSlow,
-		After: view.At.Add(-topSlowAge)})
-	view.Slow = slow.Requests
+	if !w.noMachines {
+		view.Machines, w.noMachines = w.machines(ctx, alive)
+	}
+	if !w.noSlow {
+		slow, err := w.cluster.SlowRequests(ctx, admin.SlowQuery{Limit: topSlow,
+			After: view.At.Add(-topSlowAge)})
+		view.Slow, w.noSlow = slow.Requests, refusedToUser(err)
+	}
 	return view, nil
+}
+
+// refusedToUser reports whether an error says that the user may not see the answer.
+func refusedToUser(err error) bool {
+	return errors.Is(err, kv.ErrPermissionDenied) || errors.Is(err, kv.ErrUnauthenticated)
 }
 
 // lookAtPartitions reads the partitions and the problems at intervals, because a list may be long.
@@ -264,22 +287,25 @@ func joined(known, next admin.LoadHistory) admin.LoadHistory {
 		Slots: slots[max(0, len(slots)-kept):]}
 }
 
-// machines has the servers of nodes examined, without their links.
+// machines has the servers of nodes examined, without their links. refused is set if the user may
+// not have them examined.
 func (w *topWatch) machines(
 	ctx context.Context, nodes []admin.NodeInfo,
-) map[string]admin.Examination {
-	all := map[string]admin.Examination{}
+) (all map[string]admin.Examination, refused bool) {
+	all = map[string]admin.Examination{}
 	var mu sync.Mutex
 	var wait sync.WaitGroup
 	for _, n := range nodes {
 		wait.Go(func() {
-			if x, err := w.cluster.Examine(ctx, n.Address, nil); err == nil {
-				mu.Lock()
-				defer mu.Unlock()
+			x, err := w.cluster.Examine(ctx, n.Address, nil)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
 				all[n.Address] = x
 			}
+			refused = refused || refusedToUser(err)
 		})
 	}
 	wait.Wait()
-	return all
+	return all, refused
 }

@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +71,59 @@ func TestTopOnTerminal(t *testing.T) {
 	}
 	if err := <-ended; err != nil || restored != 1 {
 		t.Errorf("it ends with %v, and restores the terminal %d times", err, restored)
+	}
+}
+
+// counted is a cluster of two nodes whose user has no right, and counts what it is asked.
+type counted struct {
+	nodes          []admin.NodeInfo
+	examined, slow atomic.Int64
+	refusal        error
+}
+
+func (c *counted) Nodes(context.Context) ([]admin.NodeInfo, error) {
+	return slices.Clone(c.nodes), nil
+}
+func (*counted) Partitions(context.Context, string) ([]admin.PartitionInfo, error) { return nil, nil }
+func (*counted) CoreHealth(context.Context) (admin.Core, error) {
+	return admin.Core{}, nil
+}
+func (*counted) LoadHistories(_ context.Context, nodes []admin.NodeInfo,
+	_ func(uint64) admin.LoadHistorySince) (all []admin.LoadHistory) {
+	for _, n := range nodes {
+		all = append(all, admin.LoadHistory{Node: n.ID})
+	}
+	return all
+}
+func (c *counted) Examine(context.Context, string, []string) (admin.Examination, error) {
+	c.examined.Add(1)
+	return admin.Examination{}, c.refusal
+}
+func (c *counted) SlowRequests(context.Context, admin.SlowQuery) (admin.SlowRequests, error) {
+	c.slow.Add(1)
+	return admin.SlowRequests{}, c.refusal
+}
+
+// What is refused to the user is asked for once, and what fails is asked for again.
+func TestTopAfterRefusals(t *testing.T) {
+	for refusal, want := range map[error]int64{
+		kv.NewError("examine", "", "", kv.ErrPermissionDenied): 1,
+		kv.NewError("examine", "", "", kv.ErrUnauthenticated):  1,
+		kv.NewError("examine", "", "", kv.ErrUnavailable):      3,
+		context.DeadlineExceeded:                               3, nil: 3,
+	} {
+		c := &counted{refusal: refusal, nodes: []admin.NodeInfo{{ID: 1, Address: "a:1", Alive: true},
+			{ID: 2, Address: "b:1", Alive: true}}}
+		w := &topWatch{cluster: c, known: map[uint64]admin.LoadHistory{}}
+		for range 3 {
+			if _, err := w.look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if examined, slow := c.examined.Load(), c.slow.Load(); examined != 2*want || slow != want {
+			t.Errorf("after %v, %d examinations and %d questions for slow requests, want %d and %d",
+				refusal, examined, slow, 2*want, want)
+		}
 	}
 }
 
