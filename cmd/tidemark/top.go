@@ -104,7 +104,13 @@ func (a *app) printView(view *top.View) error {
 			return err
 		}
 	}
-	return nil
+	if len(view.Slow) == 0 {
+		return nil
+	}
+	if err := a.print("\n"); err != nil {
+		return err
+	}
+	return a.printSlow(admin.SlowRequests{Requests: view.Slow})
 }
 
 // timed returns the cell of a time. The cell is empty if the time is not known.
@@ -193,7 +199,8 @@ type topCluster interface {
 // topWatch reads one View after the other from the cluster, and asks only for new data.
 type topWatch struct {
 	cluster topCluster
-	known   map[uint64]admin.LoadHistory
+	// known has the histories of the nodes that are listed.
+	known map[uint64]admin.LoadHistory
 	// noMachines and noSlow are set when the user may not see the data. The cluster is not asked for
 	// it again, because it logs each refusal.
 	noMachines, noSlow bool
@@ -220,6 +227,9 @@ func (w *topWatch) look(ctx context.Context) (*top.View, error) {
 			w.known[h.Node] = joined(w.known[h.Node], h)
 		}
 	}
+	maps.DeleteFunc(w.known, func(node uint64, _ admin.LoadHistory) bool {
+		return !slices.ContainsFunc(view.Nodes, func(n admin.NodeInfo) bool { return n.ID == node })
+	})
 	view.Histories = slices.Collect(maps.Values(w.known))
 	if !w.noMachines {
 		view.Machines, w.noMachines = w.machines(ctx, alive)

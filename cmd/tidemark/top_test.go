@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/output"
+	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/top"
 	"github.com/tidemarkdb/tidemark/kv"
 	"github.com/tidemarkdb/tidemark/kv/admin"
 )
@@ -104,7 +106,8 @@ func (c *counted) SlowRequests(context.Context, admin.SlowQuery) (admin.SlowRequ
 	return admin.SlowRequests{}, c.refusal
 }
 
-// What is refused to the user is asked for once, and what fails is asked for again.
+// What is refused to the user is asked for once, and what fails is asked for again. Nodes that are
+// gone are forgotten.
 func TestTopAfterRefusals(t *testing.T) {
 	for refusal, want := range map[error]int64{
 		kv.NewError("examine", "", "", kv.ErrPermissionDenied): 1,
@@ -123,6 +126,24 @@ func TestTopAfterRefusals(t *testing.T) {
 		if examined, slow := c.examined.Load(), c.slow.Load(); examined != 2*want || slow != want {
 			t.Errorf("after %v, %d examinations and %d questions for slow requests, want %d and %d",
 				refusal, examined, slow, 2*want, want)
+		}
+		c.nodes = c.nodes[:1]
+		if _, err := w.look(t.Context()); err != nil || len(w.known) != 1 {
+			t.Errorf("%d nodes are known after one is gone, %v", len(w.known), err)
+		}
+	}
+}
+
+// The one picture has the slow requests, too, except for programs.
+func TestTopPrintsSlowRequests(t *testing.T) {
+	view := &top.View{At: time.Now(), Nodes: []admin.NodeInfo{{ID: 1, Alive: true}},
+		Slow: []admin.SlowRequest{{Node: 1, Began: time.Now(), Took: time.Second, Kind: "put",
+			Keyspace: "things"}}}
+	for format, want := range map[output.Format]bool{output.Table: true, output.JSON: false} {
+		var out bytes.Buffer
+		a := &app{streams: streams{out: &out}, format: format}
+		if err := a.printView(view); err != nil || strings.Contains(out.String(), "things") != want {
+			t.Errorf("%v: %v, printed\n%s", format, err, out.String())
 		}
 	}
 }

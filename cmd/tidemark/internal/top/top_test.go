@@ -24,7 +24,11 @@ func TestLines(t *testing.T) {
 				{Begin: at, Measured: 10 * time.Millisecond, Reads: 1}},
 			Slots: []admin.LoadSlot{{Begin: at, Measured: 10 * time.Second,
 				Partitions: []uint64{7, 9}, Reads: []uint64{10, 50_000}, Writes: []uint64{0, 10},
-				Bytes: []uint64{100, 1 << 20}}}}},
+				Bytes: []uint64{100, 1 << 20}}}},
+			// The node is down: what it did before is no load now.
+			{Node: 2, Slots: []admin.LoadSlot{{Begin: at.Add(-time.Minute), Measured: 10 * time.Second,
+				Partitions: []uint64{8}, Reads: []uint64{90_000}, Writes: []uint64{0},
+				Bytes: []uint64{0}}}}},
 		Machines: map[string]admin.Examination{"a:7400": {
 			Processor: admin.ProcessorReport{Used: 1.25}, Memory: admin.MemoryReport{Used: 2 << 30}}},
 		Slow: []admin.SlowRequest{{Node: 1, Began: at.Add(-5 * time.Second), Took: time.Second,
@@ -48,6 +52,9 @@ func TestLines(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}
+	}
+	if hot := v.Hottest(); len(hot) != 2 || hot[0].ID != 9 {
+		t.Errorf("the hottest partitions are %+v", hot)
 	}
 	if lines := v.Lines(4); len(lines) != 4 {
 		t.Errorf("%d lines on a terminal of 4", len(lines))

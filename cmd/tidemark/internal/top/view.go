@@ -126,11 +126,16 @@ type Partition struct {
 // hottestShown is the maximum number of partitions that are shown.
 const hottestShown = 8
 
-// Hottest returns the partitions with the most requests in the last half minute.
+// Hottest returns the partitions with the most requests in the last half minute, at the nodes that
+// are alive.
 func (v *View) Hottest() (all []Partition) {
+	alive := map[uint64]bool{}
+	for _, n := range v.Nodes {
+		alive[n.ID] = n.Alive
+	}
 	for i := range v.Histories {
 		h := &v.Histories[i]
-		if len(h.Slots) == 0 {
+		if len(h.Slots) == 0 || !alive[h.Node] {
 			continue
 		}
 		slot := &h.Slots[len(h.Slots)-1]
