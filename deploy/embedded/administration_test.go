@@ -65,9 +65,17 @@ func TestAdministrationNeedsRoot(t *testing.T) {
 		}
 		root := openAt(t, endpoint, asRoot)
 		for _, server := range at {
-			if x, err := admin.New(root).Examine(ctx, server, at); err != nil || x.Address != server ||
-				len(x.Links) != len(at)-1 {
+			x, err := admin.New(root).Examine(ctx, server, at)
+			if err != nil || x.Address != server || len(x.Links) != len(at)-1 {
 				t.Errorf("server %d: %s is examined by root: %v, %v", i, server, x, err)
+			}
+			for _, s := range x.Settings {
+				// Only members of the core read these settings.
+				if s.Name == "core-history" || s.Name == "max-txn-ops" {
+					if member := server != at[3]; s.Same != member {
+						t.Errorf("%s of %s: all have the same: %v", s.Name, server, s.Same)
+					}
+				}
 			}
 		}
 		if _, err := root.CreateKeyspace(ctx, "k", kv.Hash(1), kv.Replicas(1)); err != nil {

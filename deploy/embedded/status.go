@@ -213,8 +213,9 @@ func (s *Server) describe(x *diagnosispb.Examination) {
 	setting(true, "tick", c.Tick)
 	setting(true, "election-ticks", c.ElectionTicks)
 	setting(true, "max-request-bytes", c.MaxRequestBytes)
-	setting(true, "max-txn-ops", c.MaxOperations)
-	setting(true, "core-history", c.CoreHistory)
+	// Only members of the core read these.
+	setting(c.has(RoleCore), "max-txn-ops", c.MaxOperations)
+	setting(c.has(RoleCore), "core-history", c.CoreHistory)
 	setting(true, "tls", c.TLSCert != "")
 	setting(true, "insecure", c.Insecure)
 	setting(false, "roles", strings.Join(c.Roles, ","))

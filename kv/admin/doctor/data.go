@@ -203,11 +203,12 @@ func (f *Facts) backups() Check {
 			c.add(Warning, on, "wait for the full backup, which begins by itself",
 				"its chain is broken: the next backup has to be a full one")
 		}
+		// LogAt is zero until the log has finished its first round.
 		switch late := f.Now.Sub(s.LogAt.Time()); {
 		case s.LogError != "":
 			c.add(Warning, on, "see to the reason; the log goes on by itself", "its log stands still: %s",
 				s.LogError)
-		case s.Log > 0 && s.LogID != "" && late > lateFactor*s.Log+lateLog:
+		case s.Log > 0 && s.LogID != "" && !s.LogAt.IsZero() && late > lateFactor*s.Log+lateLog:
 			c.add(Bad, on, "look at the log of the core's leader", "its log is %v behind", short(late))
 		}
 	}

@@ -102,6 +102,15 @@ func TestExaminationErrors(t *testing.T) {
 	}
 }
 
+// A log that has not finished its first round has no age.
+func TestNewLog(t *testing.T) {
+	f := healthy()
+	f.Schedules[0].LogAt = hlc.Timestamp{}
+	if r := Judge(f); r.Level() != Fine {
+		t.Errorf("a log that has just begun: %q", found(r))
+	}
+}
+
 func TestHealthy(t *testing.T) {
 	r := Judge(healthy())
 	if all := found(r); len(all) > 0 || r.Level() != Fine {
