@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/tidemarkdb/tidemark/kv/coord"
@@ -23,11 +24,10 @@ type coordinationView struct {
 	Version  string `json:"version,omitempty"`
 	// Listed has some leases with their keys.
 	Listed []leaseView `json:"leaseList"`
-	// Locks and Elections are those of package kv/coord with the default prefix, with their holders
-	// and waiters in order.
+	// Locks and Elections are those of package kv/coord with the default prefix.
 	Locks     []queueView `json:"locks"`
 	Elections []queueView `json:"elections"`
-	// More: not all keys of locks and elections are shown.
+	// More: there are more keys of locks or elections than queueKeys. Only the oldest ones are counted.
 	More bool `json:"more,omitempty"`
 	// Unknown says which data could not be read, and why.
 	Unknown string `json:"unknown,omitempty"`
@@ -43,19 +43,23 @@ type leaseView struct {
 
 // queueView is a lock or an election.
 type queueView struct {
-	Name   string   `json:"name"`
-	Kind   string   `json:"kind"`
-	Holder string   `json:"holder"`
-	Since  int64    `json:"revision"`
-	Waits  []string `json:"waits,omitempty"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	// Holder is the first holder. Holders counts all: readers hold a lock together.
+	Holder  string `json:"holder"`
+	Holders int    `json:"holders"`
+	Since   int64  `json:"revision"`
+	Waiting int    `json:"waiting"`
 }
 
 // These limit the data of the coordination store that is shown.
 const (
-	leasesShown  = 30
-	queueKeys    = 500
-	waitersNamed = 10
+	leasesShown = 30
+	queueKeys   = 500
 )
+
+// readersAndWriters is a kind of queue.
+const readersAndWriters = "lock of readers and writers"
 
 func (c *Console) coordination(ctx context.Context, v *viewer, cluster Cluster, _ url.Values) (any,
 	error) {
@@ -127,7 +131,7 @@ func (v *coordinationView) ask(ctx context.Context, etcd *clientv3.Client) error
 	for _, kind := range []struct {
 		part, name string
 		into       *[]queueView
-	}{{"lock/", "lock", &v.Locks}, {"rwlock/", "lock of readers and writers", &v.Locks},
+	}{{"lock/", "lock", &v.Locks}, {"rwlock/", readersAndWriters, &v.Locks},
 		{"election/", "election", &v.Elections}} {
 		if err := v.queues(ctx, etcd, coord.DefaultPrefix+kind.part, kind.name,
 			kind.into); err != nil {
@@ -147,29 +151,39 @@ func (v *coordinationView) queues(ctx context.Context, etcd *clientv3.Client, pr
 		return err
 	}
 	v.More = v.More || found.More
-	at := map[string]int{}
-	for _, pair := range found.Kvs {
+	*into = append(*into, queuesOf(found.Kvs, prefix, kind)...)
+	return nil
+}
+
+// queuesOf makes queues from the keys below a prefix: NAME/MEMBER, in the order of their creation.
+// The first member holds the lock. The members of locks of readers and writers begin with read/ or
+// write/: if the first is a reader, so do all readers before the first writer.
+func queuesOf(pairs []*mvccpb.KeyValue, prefix, kind string) (queues []queueView) {
+	at, shared := map[string]int{}, map[string]bool{}
+	for _, pair := range pairs {
 		name, member, ok := strings.Cut(strings.TrimPrefix(string(pair.Key), prefix), "/")
 		if !ok {
 			continue
 		}
-		if plain, err := url.PathUnescape(name); err == nil {
-			name = plain
-		}
-		who := keyText([]byte(member))
-		if pair.Lease != 0 {
-			who = fmt.Sprintf("session %016x", pair.Lease)
-		}
-		i, known := at[name]
-		if !known {
-			at[name] = len(*into)
-			*into = append(*into, queueView{Name: name, Kind: kind, Holder: who,
-				Since: pair.CreateRevision})
+		reads := strings.HasPrefix(member, "read/")
+		if i, known := at[name]; known {
+			if shared[name] = shared[name] && reads; shared[name] {
+				queues[i].Holders++
+			} else {
+				queues[i].Waiting++
+			}
 			continue
 		}
-		if q := &(*into)[i]; len(q.Waits) < waitersNamed {
-			q.Waits = append(q.Waits, who)
+		at[name], shared[name] = len(queues), reads && kind == readersAndWriters
+		q := queueView{Name: name, Kind: kind, Holder: keyText([]byte(member)), Holders: 1,
+			Since: pair.CreateRevision}
+		if plain, err := url.PathUnescape(name); err == nil {
+			q.Name = plain
 		}
+		if pair.Lease != 0 {
+			q.Holder = fmt.Sprintf("session %016x", pair.Lease)
+		}
+		queues = append(queues, q)
 	}
-	return nil
+	return queues
 }

@@ -198,7 +198,8 @@ export interface Queue {
   kind: string;
   holder: string;
   revision: number;
-  waits?: string[];
+  holders: number;
+  waiting: number;
 }
 
 export interface Coordination {

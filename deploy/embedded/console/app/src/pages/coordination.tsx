@@ -9,8 +9,8 @@ const Queues = (p: { label: string; rows: Queue[]; empty: string; holder: string
     columns={[
       { name: "Name", cell: (q) => <span class="mono">{q.name}</span> },
       { name: "Kind", cell: (q) => q.kind, detail: true },
-      { name: p.holder, cell: (q) => <span class="mono">{q.holder}</span> },
-      { name: "Waiting", cell: (q) => (q.waits?.length ? plural(q.waits.length, "session") : "nobody") },
+      { name: p.holder, cell: (q) => <><span class="mono">{q.holder}</span>{q.holders > 1 && ` and ${q.holders - 1} more`}</> },
+      { name: "Waiting", cell: (q) => (q.waiting ? plural(q.waiting, "session") : "nobody") },
       { name: "Token", number: true, cell: (q) => q.revision, detail: true },
     ]}
   />
@@ -24,6 +24,7 @@ export function Coordination() {
         {(v) => (
           <>
             {v.unknown && <div class="notice warn" role="alert"><strong>Not all is known.</strong> {v.unknown}</div>}
+            {v.more && <div class="notice warn">There are more locks and elections than this page reads: only the oldest sessions are counted.</div>}
             <dl class="tiles five">
               <Tile label="Keys" value={count(v.keys)} />
               <Tile label="Leases" value={count(v.leases)} />
