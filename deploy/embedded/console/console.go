@@ -107,6 +107,12 @@ func (c *Console) allowed(_ context.Context, v *viewer) error {
 	return nil
 }
 
+// over reports whether a page of a viewer may be shown no longer: its session has ended, or the page
+// is from before authentication was enabled.
+func (c *Console) over(v *viewer) bool {
+	return c.sessions.over(v) || c.allowed(c.ctx, v) != nil
+}
+
 // viewerOf returns the viewer of a request, or the status and the reason of a refusal.
 func (c *Console) viewerOf(r *http.Request) (v *viewer, status int, why string) {
 	if !c.config.Guarded() {

@@ -368,6 +368,9 @@ func TestSessions(t *testing.T) {
 		!strings.Contains(got, `"denied":true`) {
 		t.Errorf("a page from before authentication was enabled gets %s", got)
 	}
+	if got := anonymous.next(); got != "" {
+		t.Errorf("then the page goes on, and gets %s", got)
+	}
 	const live, login = "/console/api/live?feed=keyspaces", "/console/api/login"
 	s.wants(http.StatusUnauthorized, "log in", http.MethodGet, live, "")
 	s.wants(http.StatusUnauthorized, "wrong", http.MethodPost, login,
@@ -547,6 +550,12 @@ func TestSessionsAreBounded(t *testing.T) {
 	if c := cookie(request(""), "x"); !c.HttpOnly || c.SameSite != http.SameSiteStrictMode ||
 		c.Path != "/console/" || c.Secure {
 		t.Errorf("the cookie over plain HTTP is %+v", c)
+	}
+	// Browsers send cookies to all ports of a host.
+	other := request("")
+	other.Host = "example.com:7481"
+	if a, b := cookie(request(""), "x"), cookie(other, "x"); a.Name == b.Name {
+		t.Errorf("the cookies of two ports are both named %s", a.Name)
 	}
 }
 

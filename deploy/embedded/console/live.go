@@ -51,6 +51,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, v *viewer) {
 	defer alive.Stop()
 	versions := map[string]uint64{}
 	for {
+		over, sent := c.over(v), false
 		for name, f := range following {
 			data, version := f.since(versions[name])
 			if versions[name] = version; data == nil {
@@ -59,11 +60,15 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, v *viewer) {
 			if out.send("event: ", name, "\ndata: ", string(data), "\n\n") != nil {
 				return
 			}
+			sent = true
+		}
+		if over && sent {
+			return // the page has the reason, and asks for the session
 		}
 		select {
 		case <-news:
 		case <-alive.C:
-			if c.sessions.over(v) || out.send(": still here\n\n") != nil {
+			if c.over(v) || out.send(": still here\n\n") != nil {
 				return
 			}
 		case <-r.Context().Done():

@@ -2,13 +2,21 @@ package console
 
 import (
 	"crypto/rand"
+	"net"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// cookieName is the name of the cookie with a session's secret.
-const cookieName = "tidemark_console"
+// cookieName returns the name of the cookie with a session's secret. Browsers send the cookies of a
+// host to all of its ports, so the name has the port: servers at other ports have other sessions.
+func cookieName(r *http.Request) string {
+	const name = "tidemark_console"
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && port != "" {
+		return name + "_" + port
+	}
+	return name
+}
 
 // sessions has the sessions of users who have logged in. A session is identified by a secret of 128
 // random bits, which only the browser has.
@@ -68,7 +76,7 @@ func (s *sessions) expired(x *session) bool {
 
 // of returns the viewer of a request's session, or nil.
 func (s *sessions) of(r *http.Request) *viewer {
-	cookie, err := r.Cookie(cookieName)
+	cookie, err := r.Cookie(cookieName(r))
 	if err != nil {
 		return nil
 	}
@@ -117,7 +125,7 @@ func (s *sessions) end(which func(*session) bool) {
 
 // cookie makes the cookie of a session. An empty secret removes the cookie from the browser.
 func cookie(r *http.Request, secret string) *http.Cookie {
-	c := &http.Cookie{Name: cookieName, Value: secret, Path: "/console/", HttpOnly: true,
+	c := &http.Cookie{Name: cookieName(r), Value: secret, Path: "/console/", HttpOnly: true,
 		Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode, MaxAge: int(sessionAge.Seconds())}
 	if secret == "" {
 		c.MaxAge = -1

@@ -58,9 +58,10 @@ class Live {
   private source?: EventSource;
   private opened = "";
   private planned = false;
+  private before = false;
   private states = new Set<(ok: boolean) => void>();
   connected = true;
-  /** Called when the server says that the session is over. */
+  /** Called when the server says that the session is over, or when it may be another one. */
   denied = () => {};
 
   constructor() {
@@ -107,7 +108,12 @@ class Live {
     this.opened = query;
     if (!query) return;
     const source = (this.source = new EventSource(base + "live?" + query));
-    source.onopen = () => this.say(true);
+    source.onopen = () => {
+      this.say(true);
+      // The browser opens a stream again by itself, with the cookie of that moment.
+      if (this.before) this.denied();
+      this.before = true;
+    };
     source.onerror = () => {
       this.say(false);
       if (source.readyState === EventSource.CLOSED) {
