@@ -106,7 +106,7 @@ func (m *member) Resolve(_ context.Context, all []txn.Committed) []bool {
 		}
 		m.resolved = append(m.resolved, fmt.Sprintf("resolves %s at %s in %s", name, stamp(c.At),
 			strings.Join(in, ", ")))
-		settled[i] = m.settled[name]
+		settled[i] = m.settled[name] || m.settled[name+"@"+string(c.Anchor)]
 	}
 	return settled
 }
@@ -186,7 +186,11 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 			s.transactions = map[string]*kvpb.Transaction{}
 		}
 		name := d.CmdArgs[0].Key
-		s.transactions[name] = &kvpb.Transaction{Id: transactionID(name), Keyspace: 7,
+		id := name
+		if d.HasArg("id") { // that of another one
+			d.ScanArgs(s.t, "id", &id)
+		}
+		s.transactions[name] = &kvpb.Transaction{Id: transactionID(id), Keyspace: 7,
 			Anchor: []byte(anchor),
 			Begun:  ts(begun), Started: ts(option(s.t, d, "started", begun))}
 	case "wait":
@@ -242,7 +246,13 @@ func (s *scenario) runTransactional(d *datadriven.TestData, out *strings.Builder
 		if m.settled == nil {
 			m.settled = map[string]bool{}
 		}
-		m.settled[d.CmdArgs[1].Key] = true
+		name := d.CmdArgs[1].Key
+		if d.HasArg("anchor") { // only those of the record at this anchor
+			var anchor string
+			d.ScanArgs(s.t, "anchor", &anchor)
+			name += "@" + anchor
+		}
+		m.settled[name] = true
 	case "sweep":
 		s.c.mu.Lock()
 		s.c.mu.Unlock()

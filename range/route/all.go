@@ -145,7 +145,7 @@ func (t *multiCall) gather(i int) (over bool, err error) {
 	x := &t.attempts[i]
 	x.attempt = t.sender.attempt(t.ctx, t.calls[i])
 	if err := t.ctx.Err(); err != nil {
-		return true, t.done(i, Answer{}, &Error{Cause: err, Message: "the request was not sent"})
+		return true, t.done(i, Answer{}, notSent(err, x.maybe))
 	}
 	p, err := x.lookUp()
 	if err != nil {

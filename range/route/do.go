@@ -62,6 +62,18 @@ type Identity struct {
 	session  *kvpb.Timestamp
 }
 
+// used says that a call with the identity was made before.
+func (i *Identity) used() bool { return i != nil && i.sequence != 0 }
+
+// notSent is the error of a call whose context has ended before its first attempt. maybe: an earlier
+// call with the same identity may have been executed.
+func notSent(err error, maybe bool) *Error {
+	if maybe {
+		return &Error{Cause: err, OutcomeUnknown: true, Message: "the request was not sent again"}
+	}
+	return &Error{Cause: err, Message: "the request was not sent"}
+}
+
 // Preparer makes a command fit the partition and the leader of an attempt.
 type Preparer interface {
 	Prepare(p *Partition, l Leader) error
@@ -96,7 +108,7 @@ var errNoPartition = errors.New("no partition in the table holds it")
 // it, or an *Error.
 func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 	if err := ctx.Err(); err != nil {
-		return Answer{}, &Error{Cause: err, Message: "the request was not sent"}
+		return Answer{}, notSent(err, call.Write && call.Identity.used())
 	}
 	ctx, o := s.observe(ctx, call.Request, 1)
 	a := s.attempt(ctx, call)
@@ -108,7 +120,7 @@ func (s *Sender) Do(ctx context.Context, call *Call) (Answer, error) {
 // attempt begins a call.
 func (s *Sender) attempt(ctx context.Context, call *Call) attempt {
 	a := attempt{sender: s, call: call}
-	if id := call.Identity; id != nil && id.sequence != 0 {
+	if id := call.Identity; id.used() {
 		a.sequence, a.session, a.maybe = id.sequence, id.session, call.Write
 	} else {
 		a.sequence, a.session = s.sequence.Add(1), s.Clock.SessionOfRequest()

@@ -39,7 +39,7 @@ import (
 // The call is over, and no other with its Identity is under way.
 func (s *Sender) Executed(ctx context.Context, call *Call, key []byte) (at hlc.Timestamp,
 	executed bool, err error) {
-	if call.Identity == nil || call.Identity.sequence == 0 {
+	if !call.Identity.used() {
 		return at, false, nil // it was not sent
 	}
 	answer, err := s.Do(ctx, &Call{Keyspace: call.Keyspace, Key: key, Write: true,

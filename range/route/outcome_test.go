@@ -47,6 +47,30 @@ func TestOutcomeOfWhatWasNotSent(t *testing.T) {
 	}
 }
 
+// A write whose time was over before its first attempt did not happen, unless an earlier call with
+// the same identity may have done what it says.
+func TestOutcomeOfASecondCallWithoutTime(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := new(Sender)
+	for _, c := range []struct {
+		name           string
+		identity       *Identity
+		write, unknown bool
+	}{
+		{"no identity", nil, true, false},
+		{"first call", new(Identity), true, false},
+		{"second call", &Identity{sequence: 3}, true, true},
+		{"read", &Identity{sequence: 3}, false, false},
+	} {
+		_, err := s.Do(over, &Call{Write: c.write, Identity: c.identity})
+		var e *Error
+		if !errors.As(err, &e) || e.OutcomeUnknown != c.unknown || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want unknown: %t", c.name, err, c.unknown)
+		}
+	}
+}
+
 // A request that is too large for the node that says so ends. An attempt before it may have been
 // executed by another node.
 func TestOutcomeOfWhatIsTooLarge(t *testing.T) {

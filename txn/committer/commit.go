@@ -120,7 +120,10 @@ func (t *Transaction) onePhase(ctx context.Context, writes []Write, reads Reads,
 		if errors.Is(err, ErrMoved) && unknown(err) && len(t.locked)+len(t.held.all) == 0 {
 			// The partition has split, or merged. (Locks of the transaction on the key, or on a
 			// span with the key, would block executed.)
-			at, err = t.executed(ctx, r)
+			executed, asked := t.executed(ctx, r)
+			if at = executed; asked == nil || errors.Is(asked, ErrMoved) {
+				err = asked
+			} // otherwise nothing is known of the first attempt
 		}
 		switch {
 		case err == nil:

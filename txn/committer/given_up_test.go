@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemarkdb/tidemark/hlc"
+	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
 )
 
@@ -45,4 +47,50 @@ func (p *pushing) Send(ctx context.Context, q *Request) (*kvpb.Response, error) 
 	<-ctx.Done()
 	p.push(end.EndTransaction.Transaction.Id, p.now().Add(20*time.Millisecond))
 	return nil, unknownError()
+}
+
+// A commit in one phase is executed, its answer is lost, and its partition splits. Nobody can say
+// what became of the commit before the caller gives up: the outcome is unknown, and can be asked for
+// later.
+func TestACommitInOnePhaseWhoseFateCannotBeAskedIsUnknown(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ctx context.Context, c *Committer, s *fake) {
+		x := begin(t, ctx, c)
+		lost := &moved{fake: s, lost: true}
+		c.sender = lost
+		_, err := x.Commit(ctx, []Write{put(k2("a0"), "1"), put(k2("a1"), "1")}, Reads{}, false)
+		if !errors.Is(err, ErrOutcomeUnknown) {
+			t.Fatalf("%v, want an unknown outcome", err)
+		}
+		lost.lost = false
+		at, err := x.Outcome(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := s.get(k2("a1"), at); v != "1" {
+			t.Errorf("committed at %s: %q", at, v)
+		}
+	})
+}
+
+// moved loses the answers to commits in one phase, whose partition changes then, and answers nobody
+// who asks what became of them.
+type moved struct {
+	*fake
+	lost bool
+}
+
+func (m *moved) Send(ctx context.Context, q *Request) (*kvpb.Response, error) {
+	response, err := m.fake.Send(ctx, q)
+	if m.lost && q.Command.GetPrepare() != nil && err == nil {
+		return nil, &route.Error{Cause: ErrMoved, OutcomeUnknown: true}
+	}
+	return response, err
+}
+
+func (m *moved) Executed(ctx context.Context, q *Request, key []byte) (at hlc.Timestamp,
+	executed bool, err error) {
+	if m.lost {
+		return at, false, context.DeadlineExceeded
+	}
+	return m.fake.Executed(ctx, q, key)
 }

@@ -20,7 +20,8 @@ type cluster struct {
 	client    *kv.Client
 }
 
-func newCluster(o options) (*cluster, error) {
+// newCluster starts the servers. They run on the given processors; nil: on all.
+func newCluster(o options, processors []int) (*cluster, error) {
 	all, err := process.FreeAddresses(6)
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func newCluster(o options) (*cluster, error) {
 			Args: []string{"start", "--dir", filepath.Join(o.dir, name), "--listen", address, "--core",
 				strings.Join(c.addresses, ","), "--http", all[3+i], "--memory-limit",
 				strconv.FormatInt(o.memory, 10)},
-			Log: filepath.Join(o.dir, name+".log")})
+			Log: filepath.Join(o.dir, name+".log"), Processors: processors})
 		if err != nil {
 			c.kill()
 			return nil, err

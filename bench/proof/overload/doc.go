@@ -12,7 +12,9 @@
 //	low      a part, priority low, keyspace "low"
 //
 // In the last phase it is calm again. The flood and the requests of low priority come from a
-// process of their own. Otherwise they would take processor time from the other clients.
+// process of their own. Otherwise they would take processor time from the other clients. The servers
+// run on half of the machine's processors, and the clients on the other half (Linux only; -together
+// lets all of them share the processors).
 //
 // A run fails if the goodput in the overload is below 85 % of the best rate, if the 99th percentile
 // of the requests of high priority is more than 3 times the percentile in calm, if a request of the

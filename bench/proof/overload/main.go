@@ -26,7 +26,7 @@ type options struct {
 	times                float64
 	memory               int64
 	every                time.Duration
-	keepDir              bool
+	keepDir, together    bool
 	// flood is true in the process that sends the flood. Its rates come on standard input.
 	flood     bool
 	addresses string
@@ -60,6 +60,8 @@ func parse(args []string) (o options, err error) {
 	f.Float64Var(&o.times, "times", 3, "how many times the best rate is asked for")
 	f.Int64Var(&o.memory, "memory", 1<<30, "bytes of memory that each server may use")
 	f.DurationVar(&o.every, "every", 10*time.Second, "how often a line is printed")
+	f.BoolVar(&o.together, "together", false,
+		"let servers and clients share all processors; otherwise each have half of them")
 	f.BoolVar(&o.flood, "flood", false, "be the process that makes the flood")
 	f.StringVar(&o.addresses, "addresses", "", "addresses of the servers, for -flood")
 	if err := f.Parse(args); err != nil {
@@ -104,7 +106,14 @@ const (
 
 // run does one run. Its error describes the violated goals.
 func run(ctx context.Context, o options) error {
-	c, err := newCluster(o)
+	var servers []int
+	if !o.together {
+		var err error
+		if servers, err = apart(); err != nil {
+			return err
+		}
+	}
+	c, err := newCluster(o, servers)
 	if err != nil {
 		return err
 	}
@@ -134,6 +143,21 @@ func run(ctx context.Context, o options) error {
 		high:   newLoad("high", client.Keyspace("flood"), kv.PriorityHigh),
 		modest: newLoad("modest", client.Keyspace("modest"), kv.PriorityNormal)}
 	return r.phases(ctx)
+}
+
+// apart keeps this process, and the process of the flood that it starts, on the second half of the
+// processors, and returns the first half for the servers. So the clients cannot take processor time
+// from the servers: on machines of their own they could not either. It returns nil if there is only
+// one processor, or if processes cannot be kept to processors here.
+func apart() (servers []int, err error) {
+	all, err := process.Processors()
+	if err != nil || len(all) < 2 {
+		fmt.Println("servers and clients share all processors")
+		return nil, nil
+	}
+	half := len(all) / 2
+	fmt.Printf("the servers run on the processors %v, the clients on %v\n", all[:half], all[half:])
+	return all[:half], process.RunOn(all[half:])
 }
 
 // rates are how many requests the cluster answers in a second, and in each second of processor

@@ -26,6 +26,8 @@ type Config struct {
 	// Log is the file to which standard output and standard error are appended. Start makes its
 	// directory.
 	Log string
+	// Processors are those on which the child may run; empty: those of this process. Linux only.
+	Processors []int
 }
 
 // Process is one running (or ended) child.
@@ -58,12 +60,18 @@ func Start(config Config) (*Process, error) {
 	started := make(chan error, 1)
 	go func() {
 		// The kernel ties the child's death signal to the thread that made the child, so this
-		// goroutine keeps its thread for as long as the child lives.
+		// goroutine keeps its thread for as long as the child lives. The thread ends with the goroutine,
+		// because the child's processors are also those of the thread.
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		defer log.Close()
 		defer close(p.done)
-		err := p.cmd.Start()
+		var err error
+		if len(config.Processors) > 0 {
+			err = runThreadOn(0, config.Processors)
+		}
+		if err == nil {
+			err = p.cmd.Start()
+		}
 		started <- err
 		if err != nil {
 			return

@@ -57,15 +57,24 @@ func (n *Node) ReplicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 	return nil
 }
 
-// SetKeyspace applies a keyspace's settings to a replica.
+// SetKeyspace applies a keyspace's settings to a replica. Several goroutines call it: that of the
+// table, and those that open replicas. One that is late could set what an older table says, after
+// another one has set what the present table says. So each looks afterwards whether its table is
+// still the present one, and otherwise sets everything again.
 func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
-	t := n.Table.Load()
-	// In this order: when the window is set, the protected timestamp is known.
-	r.GC().SetProtected(t.Protected(id))
-	r.GC().SetWindow(t.GCWindow(id))
-	r.Writes().SetCommitWait(t.CommitWait(id))
-	r.Writes().SetDefaultTTL(t.DefaultTTL(id))
-	r.SetClosedLag(t.ClosedLag(id))
+	for t := n.Table.Load(); ; {
+		// In this order: when the window is set, the protected timestamp is known.
+		r.GC().SetProtected(t.Protected(id))
+		r.GC().SetWindow(t.GCWindow(id))
+		r.Writes().SetCommitWait(t.CommitWait(id))
+		r.Writes().SetDefaultTTL(t.DefaultTTL(id))
+		r.SetClosedLag(t.ClosedLag(id))
+		present := n.Table.Load()
+		if present == t {
+			return
+		}
+		t = present
+	}
 }
 
 // Health says whether a node serves.

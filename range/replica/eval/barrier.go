@@ -55,7 +55,7 @@ func (r *Evaluator) proposeBarrier() {
 	}
 	if successor != 0 && !l.LowDue() {
 		entry.Closed = r.ServedLocked()
-		if entry.HandsOver = r.Node.ClockTrusted(); entry.HandsOver {
+		if entry.HandsOver = l.HeardAll() && r.Node.ClockTrusted(); entry.HandsOver {
 			// the time of the hand-over, for the successor
 			entry.Highest = hlc.Timestamp{Wall: r.Node.Clock.Physical()}
 		}
@@ -87,7 +87,7 @@ func (r *Evaluator) TransferLeader(to keys.ReplicaID) {
 		r.Mu.Unlock()
 		return
 	}
-	l.HandOver(to)
+	l.HandOver(to, r.Node.Clock.Physical())
 	r.RaiseBarrierLocked()
 	r.Mu.Unlock()
 	r.Kick(true)

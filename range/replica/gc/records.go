@@ -78,8 +78,10 @@ type recordChunk struct {
 	next []byte
 	// generation is that of the partition's span.
 	generation uint64
-	// settled are the committed transactions that have no lock left anywhere.
-	settled map[txn.ID]struct{}
+	// settled are the state keys of the records of committed transactions that have no lock left
+	// anywhere. An id alone does not name a record: a client chooses ids, and two records at different
+	// anchors may have the same one.
+	settled map[string]struct{}
 }
 
 // resolveOld reads the records of one chunk, from a state key on, and has the locks of those
@@ -96,6 +98,7 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 	}
 	threshold := g.Replica.Threshold()
 	var old []txn.Committed
+	var names []string // the state keys of old
 	records, participants := 0, 0
 	if !g.Replica.Enter() {
 		return chunk, errClosed
@@ -124,7 +127,7 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 					return false, err
 				}
 				participants += len(record.Participants)
-				old = append(old, c)
+				old, names = append(old, c), append(names, string(key))
 			}
 			return true, nil
 		})
@@ -132,10 +135,10 @@ func (g *Collector) resolveOld(ctx context.Context, from []byte) (recordChunk, e
 	if err != nil || len(old) == 0 || g.Resolver == nil {
 		return chunk, err
 	}
-	chunk.settled = make(map[txn.ID]struct{}, len(old))
+	chunk.settled = make(map[string]struct{}, len(old))
 	for i, settled := range g.Resolver.Resolve(ctx, old) {
 		if settled {
-			chunk.settled[old[i].ID] = struct{}{}
+			chunk.settled[names[i]] = struct{}{}
 		}
 	}
 	g.Metrics.recordsUnsettled.Add(float64(len(old) - len(chunk.settled)))
@@ -155,14 +158,14 @@ type foundRecords struct {
 func (g *Collector) oldRecords(chunk recordChunk, threshold hlc.Timestamp) (found foundRecords,
 	err error) {
 	err = eachAnchored(g.State, chunk.span,
-		func(_ int, key []byte, of txn.Anchored, id txn.ID, value []byte) (bool, error) {
+		func(_ int, key []byte, of txn.Anchored, _ txn.ID, value []byte) (bool, error) {
 			var old bool
 			var err error
 			switch of {
 			case txn.AnchoredLock:
 				return true, nil // the lock goes when its transaction is over
 			case txn.AnchoredRecord:
-				_, settled := chunk.settled[id]
+				_, settled := chunk.settled[string(key)]
 				old, err = oldTransaction(value, threshold, settled)
 				if old {
 					found.ended++

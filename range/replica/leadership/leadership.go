@@ -46,6 +46,9 @@ type State struct {
 	// handingOver is set when this replica serves nothing more as a leader of this term. The group
 	// gives the term up in any case.
 	handingOver bool
+	// heardAll is set when this replica hands over after it has served for so long that no client's
+	// heartbeat of an earlier leadership can matter.
+	heardAll bool
 	// low is the low-water mark: below every timestamp that this leadership gave, and at or above
 	// every timestamp that an earlier leadership gave or served. A version at or below it may be
 	// another node's. lowDue is set while the mark is yet to be taken from the clock, which was not
@@ -204,7 +207,8 @@ func (l *State) Serve(applied *storage.Record, now int64) (first bool) {
 	l.serving = true
 	// A leader that dies takes along the time of the latest heartbeats, and clients found no leader
 	// to send heartbeats to until now. A leader that hands over has put all that it has heard into
-	// the log, and is replaced at once: that silences no client for longer than a second.
+	// the log, and is replaced at once: that silences no client for longer than a second. It says so
+	// only if it has itself heard all that matters (HeardAll).
 	l.hearFrom(now)
 	h := &l.handedOver
 	if h.Term != 0 && h.Term == applied.CommandTerm && now-h.At < int64(handOverTime) &&
@@ -245,8 +249,16 @@ func (l *State) TakeBarrier() (sequence uint64, successor keys.ReplicaID, due bo
 }
 
 // HandOver stops serving for the rest of the term. The leadership goes to another replica once a
-// barrier is proposed; the caller raises that barrier.
-func (l *State) HandOver(to keys.ReplicaID) { l.successor, l.handingOver = to, true }
+// barrier is proposed; the caller raises that barrier. now is the time by this node's clock.
+func (l *State) HandOver(to keys.ReplicaID, now int64) {
+	l.heardAll = l.serving && now-l.livenessFloor >= int64(txn.Abandoned)
+	l.successor, l.handingOver = to, true
+}
+
+// HeardAll reports that this replica hands over and has heard each heartbeat that can matter: its
+// successor needs no time to hear clients. A leader that was elected a moment ago has not. Clients
+// may have sent heartbeats to the leader before, which has died with them.
+func (l *State) HeardAll() bool { return l.heardAll }
 
 // HandingOver reports that this replica serves nothing more as a leader of this term.
 func (l *State) HandingOver() bool { return l.handingOver }

@@ -114,6 +114,37 @@ func TestLivenessFloor(t *testing.T) {
 	}
 }
 
+// A leader that hands over speaks for all heartbeats if it has served for as long as clients may be
+// silent, and not if it was elected a moment ago or does not serve.
+func TestHeardAll(t *testing.T) {
+	const now = int64(time.Hour)
+	for name, test := range map[string]struct {
+		served time.Duration
+		serves bool
+		floor  bool
+		want   bool
+	}{
+		"just elected":       {time.Millisecond, true, true, false},
+		"almost long enough": {electedTime - 1, true, true, false},
+		"long enough":        {electedTime, true, true, true},
+		"never served":       {time.Hour, false, true, false},
+		"was handed over to": {time.Millisecond, true, false, true},
+		"does not serve":     {time.Hour, false, false, false},
+	} {
+		l := elected(3, now)
+		if test.serves {
+			l.Serve(&storage.Record{Term: 3, CommandTerm: 2}, now)
+		}
+		if !test.floor {
+			l.livenessFloor = 0
+		}
+		l.HandOver(2, now+int64(test.served))
+		if l.HeardAll() != test.want {
+			t.Errorf("%s: %t, want %t", name, l.HeardAll(), test.want)
+		}
+	}
+}
+
 // An epoch is over with its term, and with all that was given up within it; clients name it so.
 func TestEpochs(t *testing.T) {
 	l := elected(3, 1000)

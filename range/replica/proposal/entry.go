@@ -91,7 +91,8 @@ type Entry struct {
 	// after the entry; zero closes nothing. Entries of a hand-over, split or merge close what was
 	// read; any other entry closes a timestamp that lies a while behind the leader's clock.
 	Closed hlc.Timestamp
-	// HandsOver marks the last entry of a leader that hands over; Highest is the time of that.
+	// HandsOver marks the last entry of a leader that hands over and has heard each heartbeat that can
+	// matter (leadership.State.HeardAll); Highest is the time of that.
 	HandsOver bool
 	// Threshold is the garbage collection threshold that the entry sets, if it is above the present
 	// one.
