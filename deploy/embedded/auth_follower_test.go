@@ -172,6 +172,16 @@ func TestKeyspacesAreGuarded(t *testing.T) {
 			t.Errorf("server %d: bounds of the other one: %q, %v", i, d.SplitAt, err)
 		}
 	}
+	// Slow requests have keys of all clients: who administers the keyspace sees them.
+	if _, err := admin.New(outside).SlowRequests(ctx, admin.SlowQuery{Keyspace: "mine"}); err != nil {
+		t.Errorf("slow requests of a keyspace that the user administers: %v", err)
+	}
+	for _, of := range []string{"other", ""} { // "": all keyspaces
+		_, err := admin.New(outside).SlowRequests(ctx, admin.SlowQuery{Keyspace: of})
+		if !errors.Is(err, kv.ErrPermissionDenied) {
+			t.Errorf("slow requests of the keyspace %q: %v", of, err)
+		}
+	}
 	if err := outside.DropKeyspace(ctx, "other"); err == nil ||
 		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("the other keyspace is dropped: %v", err)

@@ -425,6 +425,50 @@ func (f lockingFS) Lock(name string) (io.Closer, error) {
 	return f.MemFS.Lock(name)
 }
 
+// outlivesCrashes carries out the plan on a copy of server 1's disk, once for each write that this
+// makes. Each time the power goes at that write, and the plan is carried out to its end after that.
+// It returns in how many cases the plan was begun and not done.
+func (b *bereft) outlivesCrashes(plan *offline.RecoveryPlan) (begun int) {
+	b.t.Helper()
+	dir := b.c.Config(1).Dir
+	before := b.c.Disk(1).Mem()
+	// Each time the disk is looked at as it would be after a crash at one of its writes.
+	for at := int64(1); ; at++ {
+		var writes atomic.Int64
+		var crashed *vfs.MemFS
+		mem := before.CrashClone(vfs.CrashCloneCfg{})
+		var locking sync.Mutex
+		fs := errorfs.Wrap(lockingFS{mem, &locking}, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == at {
+				locking.Lock()
+				defer locking.Unlock()
+				crashed = mem.CrashClone(vfs.CrashCloneCfg{})
+			}
+			return nil
+		}))
+		whole, err := offline.ApplyRecovery(fs, dir, plan, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if crashed == nil {
+			return begun // it makes no more writes
+		}
+		done, err := offline.ApplyRecovery(crashed, dir, plan, nil)
+		if err != nil {
+			b.t.Fatalf("after a crash at write %d: %v", at, err)
+		}
+		if done.Recovered != whole.Recovered || done.Recovered != len(plan.Recovered) {
+			b.t.Fatalf("after a crash at write %d: %+v", at, done)
+		}
+		if !done.Done {
+			begun++
+		}
+		if again, err := offline.ApplyRecovery(crashed, dir, plan, nil); err != nil || !again.Done {
+			b.t.Fatalf("after a crash at write %d, twice: %+v, %v", at, again, err)
+		}
+	}
+}
+
 // TestRecoveryOutlivesCrashes: whenever the power goes while a plan is carried out, the server does
 // not start before it is given once more, and then everything is there.
 func TestRecoveryOutlivesCrashes(t *testing.T) {
@@ -433,43 +477,7 @@ func TestRecoveryOutlivesCrashes(t *testing.T) {
 		time.Sleep(2 * time.Second) // virtual
 		b.lose(2, 3)
 		plan := b.plan()
-		dir := b.c.Config(1).Dir
-		before := b.c.Disk(1).Mem()
-		// Each time the disk is looked at as it would be after a crash at one of its writes.
-		begun := 0
-		for at := int64(1); ; at++ {
-			var writes atomic.Int64
-			var crashed *vfs.MemFS
-			mem := before.CrashClone(vfs.CrashCloneCfg{})
-			var locking sync.Mutex
-			fs := errorfs.Wrap(lockingFS{mem, &locking}, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && writes.Add(1) == at {
-					locking.Lock()
-					defer locking.Unlock()
-					crashed = mem.CrashClone(vfs.CrashCloneCfg{})
-				}
-				return nil
-			}))
-			if _, err := offline.ApplyRecovery(fs, dir, plan, nil); err != nil {
-				t.Fatal(err)
-			}
-			if crashed == nil {
-				break // it makes no more
-			}
-			done, err := offline.ApplyRecovery(crashed, dir, plan, nil)
-			if err != nil {
-				t.Fatalf("after a crash at write %d: %v", at, err)
-			}
-			if done.Recovered != 4 {
-				t.Fatalf("after a crash at write %d: %+v", at, done)
-			}
-			if !done.Done {
-				begun++
-			}
-			if again, err := offline.ApplyRecovery(crashed, dir, plan, nil); err != nil || !again.Done {
-				t.Fatalf("after a crash at write %d, twice: %+v, %v", at, again, err)
-			}
-		}
+		begun := b.outlivesCrashes(plan)
 		if begun < 3 {
 			t.Errorf("only %d crashes were in the middle of it", begun)
 		}
@@ -506,5 +514,50 @@ func TestNoServerStartsInTheMiddleOfARecovery(t *testing.T) {
 		if _, err := offline.SurveyDirectory(middle, dir, nil); err == nil {
 			t.Error("a plan could be made of it")
 		}
+	})
+}
+
+// TestRecoverWhatHasSplitAndMerged: the survivor's log has a split and a merge that the loss of power
+// has taken out of its state, with the bases of partitions that have acknowledged writes since.
+// Whenever the power goes once more, the plan can be carried out to its end.
+func TestRecoverWhatHasSplitAndMerged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Nodes: 3, Cores: 1, Separate: true, Latency: latency})
+		b := &bereft{t: t, c: c, client: c.Client(t)}
+		b.ks = create(t, b.client, "things", kv.Range([]byte("k4"), []byte("k7")), kv.Replicas(3))
+		for i := range c.Servers() {
+			b.node = append(b.node, c.Process(i).NodeID())
+		}
+		b.write(100)
+		reshape := admin.New(b.client)
+		if _, err := reshape.SplitPartition(t.Context(), "things", []byte("k2")); err != nil {
+			t.Fatal(err)
+		}
+		partitions := func() (n int, all []admin.PartitionInfo) {
+			all, err := reshape.Partitions(t.Context(), "things")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(all), all
+		}
+		b.await("the split", func() bool { n, _ := partitions(); return n == 4 })
+		b.write(100)
+		_, all := partitions()
+		if _, err := reshape.MergePartition(t.Context(), all[2].ID); err != nil {
+			t.Fatal(err)
+		}
+		b.await("the merge", func() bool { n, _ := partitions(); return n == 3 })
+		b.write(100)
+		time.Sleep(2 * time.Second) // virtual; all replicas have everything
+		b.lose(2, 3)
+		plan := b.plan()
+		if len(plan.Gone) > 0 {
+			t.Fatalf("partitions are gone: %+v", plan.Gone)
+		}
+		b.outlivesCrashes(plan)
+		b.apply(1, plan)
+		b.run(1)
+		b.confirmAll(plan)
+		b.whole()
 	})
 }

@@ -46,8 +46,8 @@ type work struct {
 // Check reports whether a plan can be carried out on a node, and changes nothing. started is set if
 // Apply was called with the plan before, and may not have completed.
 func Check(d Directory, p *Plan, started bool) error {
-	return d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
-		_, err := d.works(log, identities, p, started)
+	return d.withLog(func(here *splitrecovery.Directory, identities []raftlog.Identity) error {
+		_, err := d.works(here, identities, p, started)
 		return err
 	})
 }
@@ -57,8 +57,8 @@ func Check(d Directory, p *Plan, started bool) error {
 // data.
 func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
 	outcome := &Outcome{}
-	err := d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
-		works, err := d.works(log, identities, p, started)
+	err := d.withLog(func(here *splitrecovery.Directory, identities []raftlog.Identity) error {
+		works, err := d.works(here, identities, p, started)
 		if err != nil {
 			return err
 		}
@@ -70,14 +70,14 @@ func Apply(d Directory, p *Plan, started bool) (*Outcome, error) {
 				outcome.Retired++
 			}
 		}
-		return d.carryOut(log, identities, works)
+		return d.carryOut(here, identities, works)
 	})
 	return outcome, err
 }
 
 // works compares a plan with the replicas of a node.
-func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Plan, started bool) (
-	[]work, error) {
+func (d *Directory) works(here *splitrecovery.Directory, identities []raftlog.Identity, p *Plan,
+	started bool) ([]work, error) {
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPlan, err)
 	}
@@ -105,7 +105,7 @@ func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Pl
 		} else {
 			continue
 		}
-		done, err := d.compare(log, &w, started)
+		done, err := d.compare(here, &w, started)
 		if err != nil {
 			return nil, fmt.Errorf("%w: partition %d: %w", ErrPlan, w.Partition, err)
 		}
@@ -116,7 +116,8 @@ func (d *Directory) works(log *raftlog.Log, identities []raftlog.Identity, p *Pl
 }
 
 // compare checks that a replica is as the survey found it, or that the plan was carried out on it.
-func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool, err error) {
+func (d *Directory) compare(here *splitrecovery.Directory, w *work, started bool) (done bool,
+	err error) {
 	recorded, found, err := storage.ReadRecorded(d.State, keys.PartitionID(w.Partition))
 	if err != nil {
 		return false, err
@@ -127,8 +128,19 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 		return true, nil // the replica was removed since
 	case replaced && w.goesOn && now == w.Replica:
 		return true, nil
-	case !found && now == 0 && !w.goesOn && started:
-		return true, nil
+	case !found && now == 0 && started:
+		if !w.goesOn {
+			return true, nil
+		}
+		// The call before may have applied a merge that has made the partition a part of another one.
+		id, _, err := here.Log.Identity(keys.PartitionID(w.Partition))
+		if err == nil {
+			done, err = here.WasSubsumed(id)
+		}
+		if err == nil && !done {
+			err = errors.New("its replica here is gone")
+		}
+		return done, err
 	case now != w.old:
 		return false, fmt.Errorf("its replica here is %d, and was %d when the plan was made",
 			now, w.old)
@@ -136,7 +148,7 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 		return false, fmt.Errorf("its membership is %d, and another recovery has raised it",
 			recorded.Descriptor.GetMembership())
 	}
-	r := d.readReplica(log, w.identity)
+	r := readReplica(here, w.identity)
 	if r.Broken != "" {
 		return false, errors.New(r.Broken)
 	}
@@ -151,26 +163,35 @@ func (d *Directory) compare(log *raftlog.Log, w *work, started bool) (done bool,
 }
 
 // carryOut does what is not done yet.
-func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, works []work) error {
+func (d *Directory) carryOut(here *splitrecovery.Directory, identities []raftlog.Identity,
+	works []work) error {
 	todo := slices.DeleteFunc(slices.Clone(works), func(w work) bool { return w.renamed })
 	if len(todo) == 0 {
 		return nil
 	}
-	shared, err := d.shared(log)
+	shared, err := d.shared(here.Log)
 	if err != nil {
 		return err
 	}
 	defer shared.Pool.Close()
 	defer shared.Long.Close()
-	here := &splitrecovery.Directory{Log: log, State: d.State,
-		Open: func(id raftlog.Identity) (*replica.Replica, error) { return d.open(id, shared) }}
-	here.Hold(identities)
-	shared.Siblings = merging{siblings{log: log, state: d.State}, here}
+	here.Open = func(id raftlog.Identity) (*replica.Replica, error) { return d.open(id, shared) }
+	shared.Siblings = merging{siblings{log: here.Log, state: d.State}, here}
+	// A crash may have taken back the bases of children of splits. They are made again first, as a
+	// server does when it starts. Replicas that no plan names may fail here as they would there.
+	lost := map[keys.PartitionID]error{}
+	here.Restore(identities, func(id raftlog.Identity, err error) { lost[id.Group] = err })
 	var descriptors []*clusterpb.Partition
 	var rewrites []raftlog.Rewrite
 	for i := range todo {
 		w := &todo[i]
-		descriptor, rewrite, err := d.bringUp(log, w, shared)
+		if err := lost[w.identity.Group]; err != nil {
+			return fmt.Errorf("partition %d: %w", w.Partition, err)
+		}
+		if here.IsSubsumed(w.identity) {
+			continue
+		}
+		descriptor, rewrite, err := d.bringUp(here.Log, w, shared)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", w.Partition, err)
 		}
@@ -194,11 +215,11 @@ func (d *Directory) carryOut(log *raftlog.Log, identities []raftlog.Identity, wo
 		return err
 	}
 	if len(consumed) > 0 {
-		if err := log.Remove(consumed...); err != nil {
+		if err := here.Log.Remove(consumed...); err != nil {
 			return err
 		}
 	}
-	return log.Rewrite(rewrites...)
+	return here.Log.Rewrite(rewrites...)
 }
 
 // open opens a replica that only applies.
@@ -211,7 +232,9 @@ func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Re
 		Group: splitrecovery.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
-// bringUp applies a replica's whole log, and gives it its new descriptor and log.
+// bringUp applies a replica's log, and gives it its new descriptor and log. Of a replica that does not
+// go on, only what is known to be committed is applied: the replica that goes on may lack the rest,
+// and a split or a merge in the rest would change other partitions here.
 func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	*clusterpb.Partition, raftlog.Rewrite, error) {
 	fail := func(err error) (*clusterpb.Partition, raftlog.Rewrite, error) {
@@ -237,6 +260,9 @@ func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	last, err := g.LastIndex()
 	if err != nil {
 		return fail(err)
+	}
+	if !w.goesOn {
+		last = min(last, hard.GetCommit())
 	}
 	if r.Descriptor().GetMembership() < w.Membership {
 		if err := splitrecovery.EachPiece(g, index, last, r.Apply); err != nil {

@@ -130,9 +130,9 @@ func Read(d Directory) (*Survey, error) {
 			s.Nodes = append(s.Nodes, n.GetId())
 		}
 	}
-	err = d.withLog(func(log *raftlog.Log, identities []raftlog.Identity) error {
+	err = d.withLog(func(here *splitrecovery.Directory, identities []raftlog.Identity) error {
 		for _, id := range identities {
-			r := d.readReplica(log, id)
+			r := readReplica(here, id)
 			for _, m := range r.Descriptor.Members {
 				s.Nodes = append(s.Nodes, m.Node)
 			}
@@ -147,8 +147,8 @@ func Read(d Directory) (*Survey, error) {
 
 func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// withLog calls do with the log, and the replicas that are there and not being removed.
-func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) error {
+// withLog calls do with the log and the state, and the replicas that are there and not being removed.
+func (d *Directory) withLog(do func(*splitrecovery.Directory, []raftlog.Identity) error) error {
 	removed, err := lifecycle.ReadRemovals(d.Log)
 	if err != nil {
 		return err
@@ -169,25 +169,27 @@ func (d *Directory) withLog(do func(*raftlog.Log, []raftlog.Identity) error) err
 		}
 	}
 	// A partition that another one has consumed is a part of that.
-	left, err := (&splitrecovery.Directory{Log: log, State: d.State}).Left(live)
+	here := &splitrecovery.Directory{Log: log, State: d.State}
+	left, err := here.Left(live)
 	if err != nil {
 		return err
 	}
-	return do(log, left)
+	here.Hold(left)
+	return do(here, left)
 }
 
 // readReplica reads the state of one replica.
-func (d *Directory) readReplica(log *raftlog.Log, id raftlog.Identity) Replica {
+func readReplica(here *splitrecovery.Directory, id raftlog.Identity) Replica {
 	r := Replica{Partition: uint64(id.Group), Replica: uint64(id.Replica)}
-	if err := d.inspect(log, id, &r); err != nil {
+	if err := inspect(here, id, &r); err != nil {
 		r.Broken = err.Error()
 	}
 	return r
 }
 
-func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) error {
+func inspect(here *splitrecovery.Directory, id raftlog.Identity, r *Replica) error {
 	now := &clusterpb.Partition{}
-	recorded, found, err := storage.ReadRecorded(d.State, id.Group)
+	recorded, found, err := storage.ReadRecorded(here.State, id.Group)
 	switch {
 	case err != nil:
 		return err
@@ -201,14 +203,16 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 			now.Replicas = nil // the replica was to be filled
 		}
 	}
-	r.Applied, r.LiveKeys = recorded.Index, recorded.Stats.LiveKeys
-	g, err := log.OpenGroup(id, func() raftlog.Applied {
-		return raftlog.Applied{Index: recorded.Index, Term: recorded.Term}
-	})
+	applied, err := here.Applied(id)
 	if err != nil {
 		return err
 	}
-	defer log.CloseGroup(g)
+	r.Applied, r.LiveKeys = applied.Index, recorded.Stats.LiveKeys
+	g, err := here.Log.OpenGroup(id, func() raftlog.Applied { return applied })
+	if err != nil {
+		return err
+	}
+	defer here.Log.CloseGroup(g)
 	hard, _, err := g.InitialState()
 	if err != nil {
 		return err
@@ -220,7 +224,7 @@ func (d *Directory) inspect(log *raftlog.Log, id raftlog.Identity, r *Replica) e
 		return err
 	}
 	r.Committed = hard.GetCommit()
-	err = splitrecovery.EachEntry(g, recorded.Index, r.LastIndex, func(e group.Entry) error {
+	err = splitrecovery.EachEntry(g, applied.Index, r.LastIndex, func(e group.Entry) error {
 		if !e.Change {
 			return nil
 		}

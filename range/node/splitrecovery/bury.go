@@ -41,6 +41,16 @@ func (d *Directory) Left(live []raftlog.Identity) ([]raftlog.Identity, error) {
 	return left, err
 }
 
+// WasSubsumed reports whether another partition has consumed that of a replica, according to the
+// state on disk. id may be the replica's tombstone.
+func (d *Directory) WasSubsumed(id raftlog.Identity) (bool, error) {
+	owners, _, err := d.owners()
+	if _, here := owners.at[id.Group]; here || err != nil {
+		return false, err
+	}
+	return owners.subsumed(id), nil
+}
+
 // subsumedOf separates the replicas whose partitions others have consumed from those that are left.
 // gone are partitions that are recorded in the state, and were consumed.
 func (d *Directory) subsumedOf(live []raftlog.Identity) (left, consumed []raftlog.Identity,
@@ -101,7 +111,7 @@ func (o *owners) covering(key []byte) *clusterpb.Partition {
 	return o.order[i]
 }
 
-// consumed reports whether the partition of a replica of which the state has nothing was consumed.
+// subsumed reports whether the partition of a replica of which the state has nothing was consumed.
 func (o *owners) subsumed(id raftlog.Identity) bool {
 	p := &clusterpb.Partition{}
 	if proto.Unmarshal(id.Descriptor, p) != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/raftlog"
 	"github.com/tidemarkdb/tidemark/range/replica"
+	"github.com/tidemarkdb/tidemark/range/replica/reshape"
 	"github.com/tidemarkdb/tidemark/range/replica/storage"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
@@ -61,9 +62,15 @@ func (d *Directory) Hold(identities []raftlog.Identity) {
 	}
 }
 
-// Consumed returns the replicas that applied entries have merged into others. They are to be
+// Subsumed returns the replicas that applied entries have merged into others. They are to be
 // buried.
 func (d *Directory) Subsumed() []raftlog.Identity { return d.subsumed }
+
+// IsSubsumed reports whether an applied entry has merged a replica into another one.
+func (d *Directory) IsSubsumed(id raftlog.Identity) bool {
+	_, there := d.at[id.Group]
+	return !there
+}
 
 // lacks reports whether a replica's base is lost.
 func (d *Directory) lacks(id raftlog.Identity) (bool, error) {
@@ -97,6 +104,39 @@ func (d *Directory) restore(id raftlog.Identity, depth int) error {
 		}
 	}
 	return err
+}
+
+// Applied returns the index and the term of the last entry that is in the state of a replica, as far
+// as Restore can make the state again: a replica whose base is lost begins where its partition split
+// off, if the parent's log reaches the split. Hold was called.
+func (d *Directory) Applied(id raftlog.Identity) (raftlog.Applied, error) {
+	return d.appliedOf(id, 0)
+}
+
+func (d *Directory) appliedOf(id raftlog.Identity, depth int) (raftlog.Applied, error) {
+	recorded, found, err := storage.ReadRecorded(d.State, id.Group)
+	child, isChild := IsChild(id)
+	if err != nil || found || !isChild {
+		return raftlog.Applied{Index: recorded.Index, Term: recorded.Term}, err
+	}
+	parent, found := d.at[keys.PartitionID(child.SplitFrom)]
+	if !found || parent.Removed || depth > len(d.at) {
+		return raftlog.Applied{}, nil
+	}
+	before, err := d.appliedOf(parent, depth+1)
+	if err != nil || before.Index >= child.SplitIndex {
+		return raftlog.Applied{}, err // the split is applied, and has not made the base
+	}
+	g, err := d.Log.OpenGroup(parent, func() raftlog.Applied { return before })
+	if err != nil {
+		return raftlog.Applied{}, err
+	}
+	defer d.Log.CloseGroup(g)
+	last, err := g.LastIndex()
+	if err != nil || last < child.SplitIndex {
+		return raftlog.Applied{}, err
+	}
+	return raftlog.Applied{Index: reshape.ChildIndex, Term: reshape.ChildTerm}, nil
 }
 
 // replay applies the entries of a partition's log up to an index. The index is committed: a replica
