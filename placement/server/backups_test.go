@@ -22,6 +22,8 @@ import (
 type fakeMaker struct {
 	mu   sync.Mutex
 	made []string
+	// begun is how many attempts were begun to make a backup.
+	begun int
 	// undone are the backups whose objects were removed.
 	undone []string
 	// stuck is the backup that cannot be undone, or a prefix of several; a try takes stuckFor.
@@ -81,6 +83,9 @@ func (m *fakeMaker) NewIdentity() (string, error) { return "secret", nil }
 
 func (m *fakeMaker) Make(ctx context.Context, b *clusterpb.Backup,
 	progress func(*clusterpb.Timestamp, *clusterpb.BackupProgress)) error {
+	m.mu.Lock()
+	m.begun++
+	m.mu.Unlock()
 	progress(nil, &clusterpb.BackupProgress{Step: "begin"})
 	at := &clusterpb.Timestamp{Wall: 42}
 	if b.Schedule != "" {
@@ -307,6 +312,43 @@ func TestBackupsAreCancelled(t *testing.T) {
 		if _, err := client.CancelBackup(t.Context(),
 			&clusterpb.CancelBackupRequest{Id: backupID(9)}); status.Code(err) != codes.NotFound {
 			t.Error(err)
+		}
+	})
+}
+
+// A backup that is cancelled while it waits for another one is not made, whenever its turn comes.
+func TestBackupCancelledInTheQueue(t *testing.T) {
+	withBackups(t, func(t *testing.T, c *core, client *coreclient.Client, m *fakeMaker) {
+		m.takes = 10 * time.Second
+		m.fails = func(made int) error {
+			if made < 3 {
+				return errors.New("interrupted")
+			}
+			return nil
+		}
+		begun := func() int {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.begun
+		}
+		for n := range 2 {
+			if _, err := client.CreateBackup(t.Context(), wanted(n)); err != nil {
+				t.Fatal(err)
+			}
+			c.await("the first one to be made", func() bool { return begun() == 1 })
+		}
+		// Both were there when the step began that makes the first one again.
+		c.await("the first one to be made again", func() bool { return begun() == 2 })
+		if _, err := client.CancelBackup(t.Context(),
+			&clusterpb.CancelBackupRequest{Id: backupID(1)}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("the first to be complete", is(t, client, 0, clusterpb.BackupState_BACKUP_COMPLETE))
+		c.await("the other to be cancelled", is(t, client, 1, clusterpb.BackupState_BACKUP_CANCELLED))
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if slices.Contains(m.made, backupID(1)) {
+			t.Errorf("made: %v", m.made)
 		}
 	})
 }

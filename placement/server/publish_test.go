@@ -8,7 +8,10 @@ import (
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/keyspaces"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // Hidden keyspaces get their names all at once or not at all, and no client can create one.
@@ -36,7 +39,15 @@ func TestPublish(t *testing.T) {
 			}
 		}
 		create(t, c, client, hash("b", 1, 1))
-		if err := room.Publish(ctx, names); status.Code(err) != codes.AlreadyExists {
+		record := func(state clusterpb.BackupState) {
+			t.Helper()
+			if _, err := c.members[0].server.meta.Commit(ctx, nil, store.Put([]byte(meta.BackupPrefix+"r1"),
+				meta.Encode(&clusterpb.Backup{Id: "r1", State: state}))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record(clusterpb.BackupState_BACKUP_RUNNING)
+		if err := room.Publish(ctx, "r1", names); status.Code(err) != codes.AlreadyExists {
 			t.Errorf("a name that is taken: %v", err)
 		}
 		if keyspaceOf(t, client, "a") != nil || keyspaceOf(t, client, "restore/r1/a") == nil {
@@ -44,8 +55,14 @@ func TestPublish(t *testing.T) {
 		}
 		delete(names, "restore/r1/b")
 		names["restore/r1/b"] = "c"
+		record(clusterpb.BackupState_BACKUP_CANCELLING)
+		if err := room.Publish(ctx, "r1", names); status.Code(err) != codes.FailedPrecondition ||
+			keyspaceOf(t, client, "a") != nil {
+			t.Errorf("a restore that was cancelled is published: %v", err)
+		}
+		record(clusterpb.BackupState_BACKUP_RUNNING)
 		for range 2 { // the second call is that of a leader who does not know of the first one
-			if err := room.Publish(ctx, names); err != nil {
+			if err := room.Publish(ctx, "r1", names); err != nil {
 				t.Fatal(err)
 			}
 		}

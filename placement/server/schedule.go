@@ -187,6 +187,14 @@ func (c *scheduler) rest(ctx context.Context, changed <-chan struct{}) {
 
 func (c *scheduler) begin() error {
 	s := c.server
+	ended, resized, err := lastEnded(s.config.Store.Stale())
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// With the lock held: setSettings tells a scheduler that has not begun nothing. Its call was before
+	// this moment then, and the settings are stored by now.
 	settings, err := loadSettings(s.config.Store.Stale())
 	if err != nil {
 		return err
@@ -195,12 +203,6 @@ func (c *scheduler) begin() error {
 	if err != nil {
 		return err
 	}
-	ended, resized, err := lastEnded(s.config.Store.Stale())
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	o := objective.New(known)
 	c.state, c.proposer = known, propose.New(known, o)
 	c.explainer = explain.New(known, o, c.proposer)

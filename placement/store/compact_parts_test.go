@@ -175,3 +175,27 @@ func TestCompactionOfALargeRevision(t *testing.T) {
 		t.Errorf("%d pairs are left", n)
 	}
 }
+
+// A user who may not compact loses no history, also not in the steps before the last.
+func TestCompactionStepsNeedTheRight(t *testing.T) {
+	_, s := one(t, nil)
+	var ops []*storepb.Op
+	for k := range 2 * compaction.StepEvents {
+		ops = append(ops, Put(fmt.Appendf(nil, "%05d", k), nil))
+	}
+	for range 2 {
+		if _, err := s.DoOwn(t.Context(), writes(ops...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, s, "last", "")
+	withUsers(t, s)
+	before := s.Compacted()
+	if _, err := s.Do(t.Context(), &storepb.Command{Auth: &storepb.AuthInfo{User: "u", Revision: 1},
+		Op: Compact(s.Revision()).Op}); err == nil {
+		t.Error("a user without the right compacts")
+	}
+	if after := s.Compacted(); after != before {
+		t.Errorf("compacted up to %d, before %d", after, before)
+	}
+}

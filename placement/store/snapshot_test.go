@@ -16,6 +16,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/snapshot"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 // fill makes a state with something in every table.
@@ -108,6 +109,30 @@ func TestReadDuringInstall(t *testing.T) {
 	for i := 0; i < 300 && !t.Failed(); i++ {
 		put(t, c.members[0].store, "k", fmt.Sprintf("%03d", i))
 		transfer(t, c.members[0], c.members[1])
+	}
+}
+
+// Spans that had no keys in the old state are forgotten before the new state can be seen: a reader
+// of the new state would skip keys. So they are forgotten also if the snapshot is not installed.
+func TestInstallForgetsVacantSpansFirst(t *testing.T) {
+	c := newCore(t, 1, nil)
+	defer c.close()
+	c.elect(c.members[0])
+	s := c.members[0].store
+	put(t, s, "k", "0")
+	revision := s.Revision()
+	s.blocks.FoundVacant(keys.Span{Start: []byte("q"), End: []byte("r")}, revision, 5)
+	if _, vacant := s.blocks.Vacant().End([]byte("q1"), revision); !vacant {
+		t.Fatal("a vacant span is not remembered")
+	}
+	if err := (&staged{store: s, paths: []string{"missing.sst"}}).Install(); err == nil {
+		t.Fatal("a table that does not exist is installed")
+	}
+	s.blocks.FoundVacant(keys.Span{Start: []byte("s"), End: []byte("t")}, revision, 5)
+	for _, key := range []string{"q1", "s1"} {
+		if _, vacant := s.blocks.Vacant().End([]byte(key), revision+1); vacant {
+			t.Errorf("%s is still in a span without keys", key)
+		}
 	}
 }
 

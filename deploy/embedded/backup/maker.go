@@ -55,8 +55,9 @@ type Core interface {
 		*clusterpb.DropKeyspaceRequest) (*clusterpb.DropKeyspaceResponse, error)
 	SetPlacement(context.Context,
 		*clusterpb.SetPlacementRequest) (*clusterpb.SetPlacementResponse, error)
-	// Publish renames keyspaces from their hidden names to their final names.
-	Publish(ctx context.Context, names map[string]string) error
+	// Publish renames keyspaces from their hidden names to their final names, if the restore is still
+	// under way.
+	Publish(ctx context.Context, restore string, names map[string]string) error
 }
 
 // CoordinationStore is a member's part of the coordination store, for a restore to fill.

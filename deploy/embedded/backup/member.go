@@ -100,6 +100,6 @@ func (l leader) DropKeyspace(ctx context.Context,
 }
 
 // Publish implements Core.
-func (l leader) Publish(ctx context.Context, names map[string]string) error {
-	return l.Keyspaces().Publish(ctx, names)
+func (l leader) Publish(ctx context.Context, restore string, names map[string]string) error {
+	return l.Keyspaces().Publish(ctx, restore, names)
 }

@@ -80,7 +80,7 @@ func (r *restore) do(ctx context.Context, coordinating *coordinating) error {
 	for _, name := range r.names {
 		names[keys.HiddenName(r.backup.Id, name)] = name
 	}
-	return r.config.Core().Publish(ctx, names)
+	return r.config.Core().Publish(ctx, r.backup.Id, names)
 }
 
 // undoRestore drops the keyspaces of a restore that were not published. It also empties the

@@ -122,12 +122,22 @@ func (l *logs) only(wanted []schedule, begin func(schedule, *writing)) {
 	}
 	for name, s := range keep {
 		l.mu.Lock()
-		if l.open[name] == nil {
+		if w := l.open[name]; w == nil || w.over() {
 			w := &writing{id: s.Log, done: make(chan struct{})}
 			begin(s, w)
 			l.open[name] = w
 		}
 		l.mu.Unlock()
+	}
+}
+
+// over reports that the writing has ended, for example because the schedule was paused.
+func (w *writing) over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -198,6 +198,16 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	run := b.running
 	run.cancel = cancel
 	b.mu.Unlock()
+	// The record may be hours old: other backups were made since it was read. A call that has changed
+	// it found nothing to stop. A later call stops what begins here.
+	v, err := b.meta.View(ctx)
+	if err != nil {
+		return err
+	}
+	if r, err = load(v, r.Id); err != nil || r.Backup == nil ||
+		r.State != clusterpb.BackupState_BACKUP_RUNNING {
+		return b.meta.Status(err)
+	}
 	tell := func(at *clusterpb.Timestamp, p *clusterpb.BackupProgress) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -206,7 +216,6 @@ func (b *Backups) make(ctx context.Context, r record) error {
 		}
 		run.at, run.progress = at, p
 	}
-	var err error
 	if r.Restore != nil {
 		err = b.config.Maker.Restore(ctx, clone(r.Backup), tell,
 			func(ctx context.Context, loaded []byte) error { return b.save(ctx, &r, loaded) })
@@ -220,21 +229,26 @@ func (b *Backups) make(ctx context.Context, r record) error {
 	switch {
 	case err == nil:
 		return b.end(ctx, r, clusterpb.BackupState_BACKUP_COMPLETE, nil)
-	case ctx.Err() != nil: // the backup was cancelled, or another member leads
-		return nil
+	case ctx.Err() != nil || errors.Is(err, errChanged):
+		return nil // the backup was cancelled, or another member leads
 	case b.config.Maker.Passing(err) && !stuck:
 		return err
 	}
 	return b.end(ctx, r, clusterpb.BackupState_BACKUP_FAILED, err)
 }
 
+// errChanged: another call has changed the record of a backup that is made.
+var errChanged = errors.New("the backup was changed meanwhile")
+
 // save stores what a restore has loaded so far. If another call has changed the record meanwhile,
-// it was to end the restore. Then nothing is stored, and the context will end soon.
+// it was to end the restore. Then nothing is stored, and the restore ends with errChanged.
 func (b *Backups) save(ctx context.Context, r *record, loaded []byte) error {
 	r.Restore.Loaded = loaded
-	ok, err := b.write(ctx, *r)
-	if err != nil || !ok {
+	switch ok, err := b.write(ctx, *r); {
+	case err != nil:
 		return err
+	case !ok:
+		return errChanged
 	}
 	v, err := b.meta.View(ctx)
 	if err != nil {

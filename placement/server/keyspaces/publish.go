@@ -12,6 +12,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // maxHidden is the maximum length of a hidden keyspace's name.
@@ -34,8 +35,9 @@ func validName(ctx context.Context, name string) bool {
 
 // Publish renames keyspaces, all at once or none. names maps the present names, which were given to
 // Create, to the new names. A keyspace that has its new name already, and no longer the present
-// one, is skipped: an earlier call has published it. Only the leader answers.
-func (k *Keyspaces) Publish(ctx context.Context, names map[string]string) error {
+// one, is skipped: an earlier call has published it. restore is the id of the restore that has loaded
+// them: if it was cancelled, nothing is renamed. Only the leader answers.
+func (k *Keyspaces) Publish(ctx context.Context, restore string, names map[string]string) error {
 	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {
 		return err
@@ -72,6 +74,15 @@ func (k *Keyspaces) Publish(ctx context.Context, names map[string]string) error 
 	if len(ops) == 0 {
 		return nil
 	}
+	record, key := new(clusterpb.Backup), []byte(meta.BackupPrefix+restore)
+	revision, err := meta.Load(v, key, record)
+	if err != nil {
+		return k.meta.Status(err)
+	}
+	if revision == 0 || record.State != clusterpb.BackupState_BACKUP_RUNNING {
+		return status.Errorf(codes.FailedPrecondition, "the restore %s was cancelled", restore)
+	}
+	conditions = append(conditions, store.ModifiedAt(key, revision))
 	ok, err := k.meta.Commit(ctx, conditions, ops...)
 	if err != nil {
 		return err

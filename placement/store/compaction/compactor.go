@@ -265,7 +265,11 @@ func (c *Compactor) Prepare(
 				Session: whole.Session, Sequence: whole.Sequence, Acknowledged: whole.Acknowledged,
 				Auth: whole.Auth, Op: compact(step).Op}, nil
 		}
-		if _, err := c.store.DoOwn(ctx, compact(step)); err != nil && !errors.Is(err,
+		// Each step proves what the whole proves: the user may have lost the right meanwhile, and a
+		// step does not come back.
+		one := compact(step)
+		one.Auth = whole.Auth
+		if _, err := c.store.DoOwn(ctx, one); err != nil && !errors.Is(err,
 			command.ErrCompacted) {
 			return nil, err
 		}

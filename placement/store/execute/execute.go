@@ -194,9 +194,14 @@ func (x *Executor) follow(
 				timer.Reset(againAfter)
 			}
 		case <-timer.C:
-			if now, _ := x.Leadership(); now.Term == l.Term && now.Leader == l.Leader {
+			switch now, _ := x.Leadership(); {
+			case now.Term != l.Term: // the log shows the outcome here too
+			case now.Leader == l.Leader:
 				asked++
 				x.start(ask) // if the store is closed, the outcome says so
+			default:
+				// This member has lost contact with the leader, which may come back in the same term.
+				timer.Reset(againAfter)
 			}
 		case o := <-p.outcome:
 			return o.result, o.err

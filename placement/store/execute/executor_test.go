@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
@@ -14,6 +15,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store/command"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/group"
+	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -255,5 +257,46 @@ func TestHandedOverTwice(t *testing.T) {
 		if _, err := x.ServeExecute(t.Context(), 2, data); !errors.Is(err, command.ErrNotLeader) {
 			t.Errorf("in another term: %v", err)
 		}
+	})
+}
+
+// unsteady are peers of which the leader does not answer the first time.
+type unsteady struct {
+	mu    sync.Mutex
+	asked int
+}
+
+func (u *unsteady) Execute(_ context.Context, _ keys.ReplicaID, _ uint64, _ []byte) ([]byte, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.asked++; u.asked == 1 {
+		return nil, errors.New("the connection is broken")
+	}
+	return proto.Marshal(&storepb.Result{Revision: 7})
+}
+
+// A member forwards a command that never arrives, and hears nothing of the leader for a moment. The
+// same leader then leads in the same term: it is asked again.
+func TestForwardedAgainToTheSameLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, peers := &alone{}, &unsteady{}
+		x := New(Config{Name: "a store", Machine: a, MaxPending: 100, MaxPendingBytes: 1 << 20,
+			Peers: peers, Origin: 9, Latency: prometheus.NewHistogram(prometheus.HistogramOpts{})})
+		x.SetGroup(a)
+		defer x.Stop()
+		x.SetLeadership(group.Leadership{Term: 1, Leader: 2})
+		var running sync.WaitGroup
+		running.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if result, err := x.Execute(ctx, put("k")); err != nil || result.GetRevision() != 7 {
+				t.Errorf("%v, %v", result, err)
+			}
+		})
+		synctest.Wait()
+		x.SetLeadership(group.Leadership{Term: 1})
+		time.Sleep(10 * againAfter)
+		x.SetLeadership(group.Leadership{Term: 1, Leader: 2})
+		running.Wait()
 	})
 }
