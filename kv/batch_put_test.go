@@ -142,6 +142,12 @@ func TestModify(t *testing.T) {
 				t.Fatalf("%s: said %+v, is %+v", s.name, pair, now)
 			}
 		}
+		var several severalErrors
+		if _, err := ks.Modify(ctx, key, func(kv.Pair) (kv.Replacement, error) {
+			return kv.Keep(), severalErrors{own}
+		}); !errors.As(err, &several) {
+			t.Fatalf("an error that cannot be compared: %v", err)
+		}
 		if _, err := ks.Modify(ctx, key, nil); !errors.Is(err, kv.ErrInvalidArgument) {
 			t.Fatalf("no function: %v", err)
 		}
@@ -247,3 +253,8 @@ func TestOpenWithAList(t *testing.T) {
 		}
 	})
 }
+
+// severalErrors is an error whose values cannot be compared.
+type severalErrors []error
+
+func (s severalErrors) Error() string { return errors.Join(s...).Error() }

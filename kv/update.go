@@ -207,9 +207,10 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 	}
 	var result Pair
 	var written bool
-	var own error // the error of f
+	var own bool // f has failed in the last run
 	var lifetime keys.Lifetime
 	at, err := k.client.Update(ctx, func(tx *Txn) error {
+		own = false
 		old, err := tx.Get(ctx, k, key)
 		if errors.Is(err, ErrNotFound) {
 			old = Pair{Key: clone(key)}
@@ -218,9 +219,10 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 		}
 		result = old
 		old.Key, old.Value = clone(old.Key), clone(old.Value) // f may change them
-		var replacement Replacement
-		if replacement, own = f(old); own != nil {
-			return own
+		replacement, err := f(old)
+		if err != nil {
+			own = true
+			return err
 		}
 		switch replacement.kind {
 		case replaceKeep:
@@ -243,7 +245,7 @@ func (k *Keyspace) Modify(ctx context.Context, key []byte,
 		return invalid(op, k.name, key, "the function replaces nothing; return Set, Delete or Keep")
 	})
 	switch {
-	case err != nil && err == own:
+	case err != nil && own:
 		return Pair{}, err
 	case err != nil:
 		return Pair{}, named(op, k.name, err)

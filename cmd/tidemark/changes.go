@@ -52,8 +52,8 @@ collection keeps the changes that the consumer has not taken (tidemark consumers
 begins now, or with --since at a timestamp. A consumer belongs to the keys of the first command with
 its name: a command for other keys is refused.
 
-With --follow the lines are appended to a file. FILE.position beside it has the position; both
-survive a crash. The same command goes on there: it cuts off the lines behind the position and
+With --follow the lines are appended to a file, in the order of --whole. FILE.position beside it
+has the position; both survive a crash. The same command goes on there: it cuts off the lines behind the position and
 writes them again, so each change is in the file once. --since then counts for a new file only. Only
 one command at a time may follow into a file.`,
 		Example: `  tidemark changes fruit
@@ -102,7 +102,9 @@ func (a *app) changes(ctx context.Context, keyspace string, f *changesFlags) err
 		options = append(options, span)
 	}
 	switch {
-	case f.whole:
+	case f.whole || f.follow != "":
+		// The file of --follow is cut to a progress when it is opened. Changes above a progress must not
+		// be in it then: they come again.
 		options = append(options, kv.Whole(kv.WholeMemory(int(f.memory)),
 			kv.WholeSpill(f.dir, uint64(f.spill))))
 	case f.memory != kv.DefaultWholeMemory || f.spill != kv.DefaultWholeSpill || f.dir != "":

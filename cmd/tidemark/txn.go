@@ -115,7 +115,7 @@ func (s *txnSession) unfinished() error {
 
 // failed adds the line to an error, and rolls back.
 func (s *txnSession) failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && !errors.Is(err, kv.ErrOutcomeUnknown) {
 		err = fmt.Errorf("interrupted: %w", ctx.Err())
 	}
 	err = fmt.Errorf("line %d: %w", s.line, keyspaceMeant(ctx, s.client, namingOther(err)))
@@ -127,6 +127,15 @@ func (s *txnSession) failed(ctx context.Context, err error) error {
 		err = fmt.Errorf("%w%s transaction begun on line %d was rolled back", err, next, s.begun)
 	}
 	s.end()
+	return unknownOr(err)
+}
+
+// unknownOr gives an error of unknown outcome the exit code for that, which an interruption does not
+// replace.
+func unknownOr(err error) error {
+	if errors.Is(err, kv.ErrOutcomeUnknown) {
+		return &exit.Error{Code: exit.Unknown, Err: err}
+	}
 	return err
 }
 
@@ -155,6 +164,8 @@ func (s *txnSession) prompt(ctx context.Context, historyFlag string) error {
 			s.say("")
 			_ = s.leave(ctx)
 			return exit.Silent(exit.Interrupted)
+		case errors.Is(err, kv.ErrOutcomeUnknown) && ctx.Err() != nil:
+			return unknownOr(err) // a commit was interrupted
 		case errors.Is(err, errQuit) || ctx.Err() != nil:
 			return s.leave(ctx)
 		case err != nil:

@@ -173,6 +173,9 @@ func (c *coreMember) judges() (*server.Server, *etcdapi.Services, error) {
 func (c *coreMember) coordinationFailed(err error) {
 	c.coordinationBroken.CompareAndSwap(nil, &err)
 	c.etcd.End()
+	if s := c.coordination(); s != nil {
+		s.EndWatches() // they would wait for ever; their clients go on with another member
+	}
 	c.config.Logger.Error("THIS MEMBER'S PART OF THE COORDINATION STORE FAILED and is left alone; "+
 		"the core goes on", "error", err)
 }

@@ -5,7 +5,10 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/tidemarkdb/tidemark/placement/etcdapi/translate"
 	"github.com/tidemarkdb/tidemark/placement/etcdapi/watches"
 	"github.com/tidemarkdb/tidemark/placement/store/authority"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
@@ -43,8 +46,13 @@ func (s permittedWatches) RecvMsg(m any) error {
 			return nil
 		}
 		err := s.mayWatch(create)
-		if err == nil {
+		switch status.Code(err) {
+		case codes.OK:
 			return nil
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
+			// Nothing is decided: this member does not know the users at present. The stream ends, and the
+			// client asks again. An answer would end the watch for good.
+			return err
 		}
 		s.AuditPart(s.Context(), create, err)
 		// The text is that of the error as gRPC prints it, which clients compare.
@@ -55,7 +63,11 @@ func (s permittedWatches) RecvMsg(m any) error {
 	}
 }
 
+// mayWatch returns why a watch is refused. Errors of the codes above are no decision.
 func (s permittedWatches) mayWatch(r *pb.WatchCreateRequest) error {
+	if len(r.Key)+len(r.RangeEnd) > s.MaxRequestBytes {
+		return translate.ErrTooLarge // no key is that long, and the watch would keep its bounds
+	}
 	key := r.Key
 	if len(key) == 0 {
 		key = []byte{0}

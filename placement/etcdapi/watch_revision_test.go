@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -133,4 +134,18 @@ func TestWatchTooLargeRevision(t *testing.T) {
 	if r := w.cancelled(0); r.CancelReason != "" {
 		t.Errorf("%v", r)
 	}
+}
+
+// A watch of bounds that no key can have is refused, and leaves the other watches alone.
+func TestWatchTooLargeBounds(t *testing.T) {
+	s := serveWatch(t, func(c *Config, _ *watches.Config) { c.MaxRequestBytes = 10_000 })
+	w := newRawWatch(t, connect(t, s.address), false)
+	w.create(&pb.WatchCreateRequest{Key: []byte("k"), RangeEnd: bytes.Repeat([]byte("x"), 10_000)})
+	all := w.wait(func(all []*pb.WatchResponse) bool { return len(all) == 1 })
+	if r := all[0]; !r.Created || !r.Canceled ||
+		!strings.Contains(r.CancelReason, "request is too large") {
+		t.Errorf("%v", r)
+	}
+	w.create(&pb.WatchCreateRequest{Key: []byte("k")})
+	w.wait(func(all []*pb.WatchResponse) bool { return len(all) == 2 && !all[1].Canceled })
 }

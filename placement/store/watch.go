@@ -78,6 +78,10 @@ func (s *Store) Watch(prefix []byte, after uint64) (*Watcher, error) {
 	return &Watcher{stream: stream, delivered: after}, nil
 }
 
+// EndWatches ends all watches as Close does, with ErrClosed. It is for a store whose group has failed:
+// nothing is applied any more.
+func (s *Store) EndWatches() { s.hub.End(command.ErrClosed) }
+
 // Close ends the watcher. A Next that waits returns watch.ErrClosed.
 func (w *Watcher) Close() { w.once.Do(w.stream.Close) }
 

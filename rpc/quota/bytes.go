@@ -29,6 +29,9 @@ func (b *Bytes) Take(of string, n int64) bool {
 	if held := b.held[of] + n; left < 0 || held > b.granted && held > left {
 		return false
 	}
+	if n == 0 {
+		return true // nobody gives it back
+	}
 	b.held[of] += n
 	b.total += n
 	if invariants.Enabled {
@@ -40,6 +43,9 @@ func (b *Bytes) Take(of string, n int64) bool {
 
 // Force takes n bytes for a principal, even if they are not available.
 func (b *Bytes) Force(of string, n int64) {
+	if n == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held[of] += n

@@ -9,6 +9,18 @@ import (
 	"pgregory.net/rapid"
 )
 
+// Who takes nothing leaves nothing behind.
+func TestNothingIsHeldForNothing(t *testing.T) {
+	b := NewBytes(120, 0)
+	if !b.Take("a", 0) {
+		t.Error("nothing is not given")
+	}
+	b.Force("b", 0)
+	if len(b.held) > 0 {
+		t.Errorf("held: %v", b.held)
+	}
+}
+
 // TestShares: one party gets half, two a third each, and a party that comes later gets something.
 func TestShares(t *testing.T) {
 	p := NewPlaces(120, 1, 0)

@@ -239,18 +239,27 @@ var errChanged = errors.New("the records are not the same when they are read a s
 	"they are read from must not change while it is loaded")
 
 // sorted are the records in order, in streams that can be read at the same time.
-func (l *loader) sorted(ks *route.Keyspace) (streams []iter.Seq2[sorting.Record, error]) {
+func (l *loader) sorted(ctx context.Context, ks *route.Keyspace) (
+	streams []iter.Seq2[sorting.Record, error], err error) {
 	if l.sorter == nil {
-		return append(streams, l.again())
+		return append(streams, l.again()), nil
 	}
 	if !l.sorter.InMemory() || ks.Hashed() {
-		return append(streams, l.sorter.Sorted())
+		return append(streams, l.sorter.Sorted()), nil
 	}
-	// A stream for each partition, so that the blocks on their way do not all go to one of them.
-	for _, p := range ks.Partitions() {
+	// A stream for each partition, so that the blocks on their way do not all go to one of them. The
+	// table may not show all partitions yet: a stream for each one that it shows would leave records
+	// out.
+	bounded, cancel := l.cfg.Conn.Bound(ctx)
+	defer cancel()
+	parts, err := l.cfg.Conn.Sender.PartitionsOf(bounded, l.cfg.ID, keys.Span{})
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range parts {
 		streams = append(streams, l.sorter.Between(p.Span.Start, p.Span.End))
 	}
-	return streams
+	return streams, nil
 }
 
 // again reads the records again, which were in order.

@@ -45,9 +45,12 @@ func (l *loader) write(ctx context.Context) error {
 	}
 	l.moved = time.Now()
 	l.tell(Progress{Stage: Writing, Total: l.loaded.Records})
-	streams := l.sorted(ks)
+	streams, err := l.sorted(ctx, ks)
+	if err != nil {
+		return err
+	}
 	var seen atomic.Uint64
-	err := conn.InParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
+	err = conn.InParallel(ctx, len(streams), loadStreams, func(ctx context.Context, i int) error {
 		n, err := l.stream(ctx, streams[i])
 		seen.Add(n)
 		return err

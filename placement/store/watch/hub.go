@@ -156,6 +156,9 @@ func (h *Hub) Close(reason error) {
 	h.running.Wait()
 }
 
+// End ends all watches with an error, and lets no new one begin. Unlike Close it does not wait.
+func (h *Hub) End(reason error) { h.fail(reason) }
+
 // fail ends the hub with an error, and returns false if it had ended before.
 func (h *Hub) fail(err error) bool {
 	h.mu.Lock()

@@ -126,6 +126,23 @@ func (c *Catalog) Head(ctx context.Context, id string) (*manifest.Head, error) {
 	return head, nil
 }
 
+// Chain reads the heads of the backups that a restore of a backup needs. A backup that is not there
+// is an error that wraps manifest.ErrBroken.
+func (c *Catalog) Chain(ctx context.Context, id string) ([]*manifest.Head, error) {
+	heads := make(manifest.Heads)
+	for at := id; at != "" && heads[at] == nil; {
+		head, err := c.Head(ctx, at)
+		if errors.Is(err, target.ErrNotFound) {
+			return nil, fmt.Errorf("%w: the backup %s is not there: %w", manifest.ErrBroken, at, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		heads[at], at = head, head.Parent
+	}
+	return heads.Chain(id)
+}
+
 // unseal reads and unseals an object.
 func (c *Catalog) unseal(ctx context.Context, name, kind string) ([]byte, error) {
 	sealed, err := c.target.Get(ctx, name)

@@ -336,6 +336,30 @@ func TestExpireDamaged(t *testing.T) {
 	}
 }
 
+// A backup of whose chain another one is missing is no base: what is before it stays, and moments
+// after it are restored from an older backup.
+func TestExpireWithAHole(t *testing.T) {
+	h, c, heads := chain(t)
+	if err := h.store.Delete(t.Context(), manifest.HeadName(heads[1].ID)); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := c.Expire(t.Context(), heads[0].Cluster, "", catalog.Newest); err != nil ||
+		len(e.Backups) > 0 {
+		t.Errorf("%v: %+v", err, e)
+	}
+	if _, err := c.Chain(t.Context(), heads[0].ID); err != nil {
+		t.Errorf("the only whole backup: %v", err)
+	}
+	if _, err := c.Chain(t.Context(), heads[2].ID); !errors.Is(err, manifest.ErrBroken) {
+		t.Errorf("a chain with a hole: %v", err)
+	}
+	h.backup(t, "")
+	if e, err := c.Expire(t.Context(), heads[0].Cluster, "", catalog.Newest); err != nil ||
+		len(e.Backups) != 2 {
+		t.Errorf("%v: %+v", err, e)
+	}
+}
+
 // crashed is a target whose user crashes before anything is deleted.
 type crashed struct{ target.Target }
 

@@ -34,7 +34,8 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 	heads := contents.Complete.Sorted()
 	own := func(h *manifest.Head) bool { return h.Cluster == cluster && h.Schedule == schedule }
 	var base *manifest.Head
-	for _, head := range heads {
+	// The base has to be restorable: what is before it is removed.
+	for _, head := range contents.Complete.Whole().Sorted() {
 		if own(head) && head.At.LessEq(keep) {
 			base = head
 		}
@@ -49,9 +50,9 @@ func (c *Catalog) Expire(ctx context.Context, cluster, schedule string,
 		}
 	}
 	needed := contents.Complete.NeededBy(stays)
-	known := true
-	for id := range contents.Damaged {
-		known = known && !needed[id]
+	known := true // what the backup that is needed continues
+	for id := range needed {
+		known = known && contents.Complete[id] != nil
 	}
 	for _, head := range slices.Backward(heads) { // each backup before the backups that it continues
 		if !known || stays[head.ID] != nil || needed[head.ID] {

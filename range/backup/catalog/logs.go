@@ -204,7 +204,7 @@ type Restorable struct{ From, Through hlc.Timestamp }
 // Restorable returns the moments that can be restored from the log and the backups. It returns
 // false if there are none.
 func (l *Log) Restorable(heads manifest.Heads) (Restorable, bool) {
-	for _, head := range heads.Sorted() {
+	for _, head := range heads.Whole().Sorted() {
 		if l.Rounds > 0 && l.base(manifest.Heads{head.ID: head}, l.Through) != nil {
 			return Restorable{From: head.At.Timestamp, Through: l.Through}, true
 		}

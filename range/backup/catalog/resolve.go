@@ -180,7 +180,7 @@ func (c *Catalog) ofLog(ctx context.Context, l *Log, heads manifest.Heads,
 	if at == Newest {
 		at, found.round = end.At.Timestamp, end
 	}
-	base := l.base(heads, at)
+	base := l.base(heads.Whole(), at)
 	if base == nil {
 		return nil, nil
 	}

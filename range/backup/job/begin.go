@@ -120,10 +120,11 @@ func (r *run) parent(ctx context.Context) (*manifest.Head, map[uint32]bool, erro
 	if r.spec.Kind != manifest.Incremental {
 		return nil, nil, nil
 	}
-	head, err := catalog.New(r.Target, nil).Head(ctx, r.spec.Parent)
+	chain, err := catalog.New(r.Target, nil).Chain(ctx, r.spec.Parent)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the backup to continue: %w", err)
 	}
+	head := chain[len(chain)-1]
 	earlier := make(map[uint32]bool)
 	for _, id := range head.Keyspaces {
 		earlier[id] = true

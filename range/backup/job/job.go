@@ -254,6 +254,10 @@ func (r *run) plan(ctx context.Context) (*manifest.Plan, error) {
 // end makes the backup visible and removes leftovers.
 func (r *run) end(ctx context.Context, m *manifest.Manifest) error {
 	r.tell("complete the backup")
+	// Someone may have deleted what this backup continues while it was made.
+	if _, _, err := r.parent(ctx); err != nil {
+		return err
+	}
 	data, err := manifest.Encode(m)
 	if err != nil {
 		return err

@@ -423,6 +423,40 @@ func TestParentOfAnotherCluster(t *testing.T) {
 	}
 }
 
+// A chain with a hole is not continued, and neither is one of which a part goes while the backup is
+// made.
+func TestParentWithoutItsParent(t *testing.T) {
+	f := newFake(targettest.NewMemory())
+	full, err := Run(t.Context(), spec(), config(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(n uint32, parent string) Spec {
+		return Spec{ID: manifest.NewID(began, n), Kind: manifest.Incremental, Parent: parent,
+			Keep: time.Hour, Began: began}
+	}
+	one, err := Run(t.Context(), next(2, full.ID), config(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lose := func() {
+		if err := f.store.Delete(t.Context(), manifest.HeadName(full.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := config(f)
+	c.Progress = func(p Progress) {
+		if p.Step == "complete the backup" {
+			lose()
+		}
+	}
+	for n := range uint32(2) {
+		if _, err := Run(t.Context(), next(3+n, one.ID), c); !errors.Is(err, manifest.ErrBroken) {
+			t.Error(err)
+		}
+	}
+}
+
 func TestIncremental(t *testing.T) {
 	f := newFake(targettest.NewMemory())
 	full, err := Run(t.Context(), spec(), config(f))

@@ -65,6 +65,17 @@ func (h Heads) Chain(id string) (chain []*Head, err error) {
 	}
 }
 
+// Whole returns the backups that can be restored: no backup of their chains is missing.
+func (h Heads) Whole() Heads {
+	whole := make(Heads, len(h))
+	for id, head := range h {
+		if _, err := h.Chain(id); err == nil {
+			whole[id] = head
+		}
+	}
+	return whole
+}
+
 // NeededBy returns the backups that the given backups continue, directly or indirectly.
 func (h Heads) NeededBy(some Heads) map[string]bool {
 	needed := make(map[string]bool)

@@ -81,6 +81,8 @@ func Code(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return OK
+	case errors.As(err, &coded) && coded.Code == Unknown:
+		return Unknown // also after an interruption, which otherwise says that nothing was changed
 	case ctx.Err() != nil:
 		return Interrupted
 	case errors.As(err, &coded):

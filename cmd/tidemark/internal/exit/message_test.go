@@ -70,3 +70,16 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// An interruption does not hide that an outcome is unknown.
+func TestUnknownBeforeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	failed := errors.New("failed")
+	for want, err := range map[int]error{Interrupted: failed, OK: nil,
+		Unknown: fmt.Errorf("line 3: %w", &Error{Code: Unknown, Err: failed})} {
+		if got := Code(ctx, err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}

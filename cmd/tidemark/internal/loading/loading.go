@@ -143,9 +143,9 @@ func (l *loader) add(ctx context.Context, partition uint64, record records.Recor
 	}
 	record.Key, record.Value = bytes.Clone(record.Key), bytes.Clone(record.Value)
 	if place, twice := in.places[string(record.Key)]; twice {
-		// The later value replaces the earlier one. Both lines are counted.
+		// The later record replaces the earlier one, with its expiry. Both lines are counted.
 		size -= len(record.Key) + len(in.records[place].Value)
-		in.records[place].Value = record.Value
+		in.records[place] = record
 	} else {
 		in.places[string(record.Key)] = len(in.records)
 		in.records = append(in.records, record)

@@ -84,10 +84,13 @@ func (s *store) Commit(ctx context.Context, batch []records.Record) error {
 			return fmt.Errorf("key %q is in the batch twice", record.Key)
 		}
 		seen[string(record.Key)] = true
-		s.mu.rows[string(record.Key)] = string(record.Value)
+		s.mu.rows[string(record.Key)] = row(record)
 	}
 	return nil
 }
+
+// row is what is stored of a record.
+func row(r records.Record) string { return fmt.Sprint(string(r.Value), r.Expires.Unix(), r.Forever) }
 
 func reader(all []records.Record, end error) func() (records.Record, error) {
 	return func() (records.Record, error) {
@@ -109,8 +112,15 @@ func TestLoadIsLikeWritingInOrder(t *testing.T) {
 		for i := range rapid.IntRange(0, 200).Draw(rt, "records") {
 			key := rapid.SliceOfN(rapid.ByteRange('a', 'd'), 1, 2).Draw(rt, "key")
 			value := fmt.Appendf(nil, "%d", i)
-			all = append(all, records.Record{Key: key, Value: value})
-			want[string(key)] = string(value)
+			record := records.Record{Key: key, Value: value}
+			switch rapid.IntRange(0, 2).Draw(rt, "expiry") {
+			case 1:
+				record.Expires = time.Unix(int64(i), 0)
+			case 2:
+				record.Forever = true
+			}
+			all = append(all, record)
+			want[string(key)] = row(record)
 		}
 		options := Options{
 			BatchRecords: rapid.IntRange(1, 20).Draw(rt, "batch records"),
