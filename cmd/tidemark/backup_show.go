@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/argument"
 	"github.com/tidemarkdb/tidemark/cmd/tidemark/internal/exit"
@@ -23,7 +23,6 @@ import (
 	"github.com/tidemarkdb/tidemark/range/backup/manifest"
 	"github.com/tidemarkdb/tidemark/range/backup/target"
 	"github.com/tidemarkdb/tidemark/range/keys"
-	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // identityFlag registers the flag for the file of identities that decrypt backups.
@@ -337,9 +336,10 @@ func (a *app) backupCat(ctx context.Context, c *catalog.Catalog, point *manifest
 		return exit.NotFoundf("there was no keyspace %q at %s; \"tidemark backup show\" lists the keyspaces "+
 			"of a backup", keyspace, point.At.Time().Local().Format(time.RFC3339))
 	}
-	definition := &clusterpb.Keyspace{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(ks.Definition,
-		definition); err != nil {
+	var definition struct {
+		DefaultTTLMillis json.Number `json:"defaultTtlMillis"`
+	}
+	if err := json.Unmarshal(ks.Definition, &definition); err != nil {
 		return fmt.Errorf("the definition of the keyspace %q: %w", ks.Name, err)
 	}
 	buffered := bufio.NewWriterSize(a.out, 256<<10)
@@ -352,7 +352,7 @@ func (a *app) backupCat(ctx context.Context, c *catalog.Catalog, point *manifest
 			}
 			// As in a dump: in a keyspace with a default, a value without an expiry says so.
 			record := records.Record{Key: ks.UserKey(r.Key), Value: r.Value,
-				Forever: r.Expiry == 0 && definition.DefaultTtlMillis != 0}
+				Forever: r.Expiry == 0 && definition.DefaultTTLMillis != ""}
 			if r.Expiry != 0 {
 				record.Expires = time.Unix(0, r.Expiry).UTC()
 			}
