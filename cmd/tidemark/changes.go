@@ -53,9 +53,9 @@ begins now, or with --since at a timestamp. A consumer belongs to the keys of th
 its name: a command for other keys is refused.
 
 With --follow the lines are appended to a file, in the order of --whole. FILE.position beside it
-has the position; both survive a crash. The same command goes on there: it cuts off the lines behind the position and
-writes them again, so each change is in the file once. --since then counts for a new file only. Only
-one command at a time may follow into a file.`,
+has the position; both survive a crash. The same command goes on there: it cuts off the lines behind
+the position and writes them again, so each change is in the file once. --since then counts for a
+new file only. Only one command at a time may follow into a file.`,
 		Example: `  tidemark changes fruit
   tidemark changes fruit --since -10m --until -0s --output json
   tidemark changes fruit --prefix a --progress
