@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -54,16 +53,7 @@ func TestSlowServerIsNamed(t *testing.T) {
 			t.Errorf("close the proxies: %v", err)
 		}
 	})
-	where, err := os.MkdirTemp(*scratch, "tidemark-disks-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(where); err != nil {
-			t.Error(err)
-		}
-	})
-	disks := mountDisks(t, where)
+	disks := mountDisks(t, smallDisks(t))
 	layout := threeServers()
 	layout.Configure = func(i int, s *fleet.Server) {
 		a := network.Address(links.Host(i))
@@ -206,7 +196,8 @@ func (e *environment) views() []view {
 			return strings.ReplaceAll(string(out), "{", "\n{"), err
 		}
 	}
-	return []view{{"status", command("status")}, {"doctor", command("doctor")}, {"the console", consoleOf}}
+	return []view{{"status", command("status")}, {"doctor", command("doctor")},
+		{"the console", consoleOf}}
 }
 
 // consoleOf returns what the first page of the server's console shows.

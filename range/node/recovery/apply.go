@@ -133,8 +133,8 @@ func (d *Directory) compare(here *splitrecovery.Directory, w *work, started bool
 			return true, nil
 		}
 		// The call before may have applied a merge that has made the partition a part of another one.
-		id, _, err := here.Log.Identity(keys.PartitionID(w.Partition))
-		if err == nil {
+		id, known, err := here.Log.Identity(keys.PartitionID(w.Partition))
+		if err == nil && known {
 			done, err = here.WasSubsumed(id)
 		}
 		if err == nil && !done {
@@ -232,9 +232,9 @@ func (d *Directory) open(id raftlog.Identity, shared *replica.Node) (*replica.Re
 		Group: splitrecovery.Idle{}, Node: shared, Empty: len(id.Voters) == 0, GCWindow: -1})
 }
 
-// bringUp applies a replica's log, and gives it its new descriptor and log. Of a replica that does not
-// go on, only what is known to be committed is applied: the replica that goes on may lack the rest,
-// and a split or a merge in the rest would change other partitions here.
+// bringUp applies a replica's log, and gives it its new descriptor and log. Of a replica that does
+// not go on, only the entries that are known to be committed are applied: the replica that goes on
+// may lack later entries, and a split or a merge among them would change other partitions here.
 func (d *Directory) bringUp(log *raftlog.Log, w *work, shared *replica.Node) (
 	*clusterpb.Partition, raftlog.Rewrite, error) {
 	fail := func(err error) (*clusterpb.Partition, raftlog.Rewrite, error) {

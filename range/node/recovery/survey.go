@@ -147,7 +147,8 @@ func Read(d Directory) (*Survey, error) {
 
 func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// withLog calls do with the log and the state, and the replicas that are there and not being removed.
+// withLog calls do with the log and the state, and with the replicas that are there and are not being
+// removed.
 func (d *Directory) withLog(do func(*splitrecovery.Directory, []raftlog.Identity) error) error {
 	removed, err := lifecycle.ReadRemovals(d.Log)
 	if err != nil {
