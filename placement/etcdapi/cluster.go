@@ -78,7 +78,7 @@ func (s *clusterServer) MemberAdd(
 	}
 	added, members, err := s.Cluster.Add(ctx, slices.Sorted(slices.Values(r.PeerURLs)), r.IsLearner)
 	if err != nil {
-		return nil, translate.Error(ctx, err)
+		return nil, translate.ChangeError(ctx, err)
 	}
 	return &pb.MemberAddResponse{Header: s.memberHeader(),
 		Member: fromMembers([]backend.Member{added})[0], Members: fromMembers(members)}, nil
@@ -115,7 +115,7 @@ func (s *clusterServer) MemberRemove(
 	}
 	members, err := s.Cluster.Remove(ctx, r.ID)
 	if err != nil {
-		return nil, translate.Error(ctx, err)
+		return nil, translate.ChangeError(ctx, err)
 	}
 	return &pb.MemberRemoveResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
@@ -130,7 +130,7 @@ func (s *clusterServer) MemberUpdate(
 	}
 	members, err := s.Cluster.Update(ctx, r.ID, slices.Sorted(slices.Values(r.PeerURLs)))
 	if err != nil {
-		return nil, translate.Error(ctx, err)
+		return nil, translate.ChangeError(ctx, err)
 	}
 	return &pb.MemberUpdateResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }
@@ -145,7 +145,7 @@ func (s *clusterServer) MemberPromote(
 	}
 	members, err := s.Cluster.Promote(ctx, r.ID)
 	if err != nil {
-		return nil, translate.Error(ctx, err)
+		return nil, translate.ChangeError(ctx, err)
 	}
 	return &pb.MemberPromoteResponse{Header: s.memberHeader(), Members: fromMembers(members)}, nil
 }

@@ -100,12 +100,24 @@ func TestErrors(t *testing.T) {
 	if _, err := e.call(t.Context(), stale); err != nil {
 		t.Errorf("a serializable reading without a leader: %v", err)
 	}
-	// A caller that gives up is told so, whatever became of the command.
-	f.with = fmt.Errorf("%w: gone", store.ErrOutcomeUnknown)
+	// The call of a client ends when this server closes, too. etcd's client repeats every call whose
+	// error says that a context has ended, so the error of a command that may take effect does not.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := translate.Error(ended, f.with); status.Code(err) != codes.Canceled {
-		t.Errorf("a caller that gave up: %v", err)
+	late, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	for _, ctx := range []context.Context{ended, late} {
+		unknown := fmt.Errorf("%w: %w", store.ErrOutcomeUnknown, ctx.Err())
+		if err := translate.Error(ctx, unknown); !errors.Is(err, rpctypes.ErrGRPCTimeout) {
+			t.Errorf("a command with an unknown outcome, %v: %v", ctx.Err(), err)
+		}
+		if err := translate.ChangeError(ctx, ctx.Err()); !errors.Is(err, rpctypes.ErrGRPCTimeout) {
+			t.Errorf("a change with an unknown outcome, %v: %v", ctx.Err(), err)
+		}
+		if err := translate.Error(ctx, ctx.Err()); status.Code(err) !=
+			status.FromContextError(ctx.Err()).Code() {
+			t.Errorf("a reading, %v: %v", ctx.Err(), err)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func (s *maintenanceServer) MoveLeader(
 		return nil, rpctypes.ErrGRPCNotLeader
 	}
 	if err := s.Cluster.MoveLeader(ctx, r.TargetID); err != nil {
-		return nil, translate.Error(ctx, err)
+		return nil, translate.ChangeError(ctx, err)
 	}
 	return &pb.MoveLeaderResponse{}, nil
 }

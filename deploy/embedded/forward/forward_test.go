@@ -131,6 +131,26 @@ func TestFates(t *testing.T) {
 	}
 }
 
+// etcd's client repeats a call whose error says that a context has ended. Calls that may have
+// changed something get no such error.
+func TestEndedCallsAreNotRepeated(t *testing.T) {
+	put := methodOf(pb.KV_ServiceDesc.ServiceName, "Put", 1)
+	get := methodOf(pb.KV_ServiceDesc.ServiceName, "Range", 0)
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		ended = status.FromContextError(ended).Err()
+		if err := unrepeated(put, nil, ended); !errors.Is(err, rpctypes.ErrGRPCTimeout) {
+			t.Errorf("a write, %v: %v", ended, err)
+		}
+		if err := unrepeated(get, nil, ended); !errors.Is(err, ended) {
+			t.Errorf("a read, %v: %v", ended, err)
+		}
+	}
+	refused := rpctypes.ErrGRPCPermissionDenied
+	if err := unrepeated(put, nil, refused); !errors.Is(err, refused) {
+		t.Errorf("a refused write: %v", err)
+	}
+}
+
 // Each method is among those that change nothing, or it is known to change something.
 func TestMethodsThatChangeNothing(t *testing.T) {
 	changing := map[string]bool{}

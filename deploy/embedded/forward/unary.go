@@ -122,7 +122,7 @@ func (f *Forwarder) unary(ctx context.Context, m *method, request proto.Message)
 	}
 	f.metrics.passed.Inc()
 	if err != nil {
-		return nil, err
+		return nil, unrepeated(m, request, err)
 	}
 	if m.reads {
 		return f.config.Answers.Bound(ctx, answer, proto.Size(answer))
@@ -145,6 +145,19 @@ func (f *Forwarder) ask(ctx context.Context, l *lane, address string, m *method,
 	answer := m.output.New().Interface()
 	err = stream.RecvMsg(answer)
 	return answer, fateOf(changesNothing(m, request), err, stream.Trailer()), explained(err)
+}
+
+// unrepeated returns the error of a call for the client. etcd's client for Go repeats every call
+// whose error says that a context has ended, unless its own has. The context of a call ends here
+// when this server closes, too. So a call that may have changed something gets another error then.
+func unrepeated(m *method, request proto.Message, err error) error {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded:
+		if !changesNothing(m, request) {
+			return rpctypes.ErrGRPCTimeout
+		}
+	}
+	return err
 }
 
 // drained is gRPC's text for a call that a server which is shutting down has not begun.

@@ -39,6 +39,21 @@ func (c *Calls) intercept(ctx context.Context, method string, request, answer an
 	conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := c.attempt(ctx, method, request, answer, conn, invoke, options...)
 	note(ctx, err)
+	return unrepeated(ctx, method, err)
+}
+
+// unrepeated returns the error of a call so that the etcd client does not repeat a call that may
+// have changed something. The etcd client repeats every call whose error says that a context has
+// ended, unless its own has. But the context of a call ends at a server that closes, too, when the
+// call may have been made.
+func unrepeated(ctx context.Context, method string, err error) error {
+	switch status.Code(err) {
+	case codes.Canceled, codes.DeadlineExceeded:
+		if method != pb.KV_Range_FullMethodName && ctx.Err() == nil {
+			return status.Errorf(codes.Unavailable, "the server ended the call, which may have been made: "+
+				"%s", status.Convert(err).Message())
+		}
+	}
 	return err
 }
 

@@ -40,6 +40,13 @@ func Error(ctx context.Context, err error) error {
 			return known.etcds
 		}
 	}
+	if errors.Is(err, store.ErrOutcomeUnknown) {
+		// INVARIANT: a command that may take effect has no answer with the code Canceled or
+		// DeadlineExceeded: etcd's client for Go repeats every such call, also one that changes
+		// something, as long as its own context has not ended. The context of a call ends here when
+		// the server closes, too.
+		return rpctypes.ErrGRPCTimeout
+	}
 	if ended := ctx.Err(); ended != nil {
 		return status.FromContextError(ended).Err()
 	}
@@ -56,8 +63,6 @@ func Error(ctx context.Context, err error) error {
 		return status.Error(codes.FailedPrecondition, "etcdserver: "+err.Error())
 	case errors.Is(err, store.ErrImporting):
 		return status.Error(codes.Unavailable, "etcdserver: "+err.Error())
-	case errors.Is(err, store.ErrOutcomeUnknown):
-		return rpctypes.ErrGRPCTimeout
 	case errors.As(err, &notLeader):
 		return NoLeader(notLeader.Leader == 0)
 	case errors.Is(err, store.ErrTooLarge):
@@ -70,6 +75,17 @@ func Error(ctx context.Context, err error) error {
 		return rpctypes.ErrGRPCTimeout
 	}
 	return status.Error(codes.Unknown, "etcdserver: "+err.Error())
+}
+
+// ChangeError is Error for a call that may have changed something other than the store's keys, so
+// that its error must not make etcd's client repeat it.
+func ChangeError(ctx context.Context, err error) error {
+	switch answer := Error(ctx, err); status.Code(answer) {
+	case codes.Canceled, codes.DeadlineExceeded:
+		return rpctypes.ErrGRPCTimeout
+	default:
+		return answer
+	}
 }
 
 // NoLeader returns the error of something that failed because no member leads, or another member

@@ -171,5 +171,5 @@ func (s *Server) keyspacesError(ctx context.Context, err error) error {
 	if _, is := status.FromError(err); is {
 		return err
 	}
-	return translate.Error(ctx, err)
+	return translate.ChangeError(ctx, err)
 }
