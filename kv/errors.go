@@ -13,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/rpc/kvpb"
+	"github.com/tidemarkdb/tidemark/rpc/outcome"
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
@@ -396,8 +397,19 @@ func describe(cause error, keyspace string) string {
 func wrapAdmin(op, keyspace string, err error) error {
 	var r *route.Error
 	var done *Error
-	if err == nil || errors.As(err, &r) || errors.As(err, &done) {
-		return wrap(op, keyspace, nil, err)
+	switch {
+	case err == nil, errors.As(err, &done):
+		return err
+	case errors.As(err, &r):
+		wrapped := wrap(op, keyspace, nil, err)
+		if outcome.IsUnknown(err) && errors.As(wrapped, &done) {
+			done.Message, done.Advice = done.Message+"; "+outcome.Advice, ""
+			done.wraps = append([]error{ErrOutcomeUnknown}, done.wraps...)
+		}
+		return wrapped
+	case outcome.IsUnknown(err):
+		return &Error{Op: op, Keyspace: keyspace, Message: route.Plain(status.Convert(err).Message()),
+			wraps: []error{ErrOutcomeUnknown, err}}
 	}
 	st, ok := status.FromError(err)
 	if !ok {

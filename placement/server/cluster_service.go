@@ -9,12 +9,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
 	"github.com/tidemarkdb/tidemark/placement/server/hint"
 	"github.com/tidemarkdb/tidemark/placement/server/table"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/outcome"
 )
 
 // ClusterConfig has the dependencies and settings of a ClusterService. Client and Status must be
@@ -140,11 +142,14 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 	ctx, cancel := sooner(ctx)
 	defer cancel()
 	if core := s.core(); core != nil && ctx.Value(passOn{}) == nil {
-		response, err := here(core, ctx, r)
+		response, err := once(core, ctx, r, here)
 		if status.Code(err) == codes.DeadlineExceeded {
 			// This member leads, or did until a moment ago, and the other members did not agree in time.
 			if trouble := core.Trouble(); trouble != nil {
 				trouble.Cause = err
+				if outcome.IsUnknown(err) {
+					return response, outcome.Doubt(trouble)
+				}
 				return response, trouble
 			}
 		}
@@ -156,6 +161,26 @@ func answer[Request, Response any](ctx context.Context, s *ClusterService, r Req
 		return none, coreclient.ErrNoMember
 	}
 	return there(s.config.Client.ClusterClient, ctx, r)
+}
+
+// once makes a call here, unless it was made and answered before.
+func once[Request, Response any](core *Server, ctx context.Context, r Request,
+	here func(*Server, context.Context, Request) (Response, error)) (Response, error) {
+	var answer Response
+	request, ok := any(r).(proto.Message)
+	blank, is := any(answer).(proto.Message)
+	if !ok || !is || !outcome.Of(request).Once() {
+		return here(core, ctx, r)
+	}
+	message := blank.ProtoReflect().New().Interface()
+	ctx, answered, err := core.meta.Once(ctx, outcome.ID(ctx), request, message)
+	if err != nil {
+		return answer, err
+	}
+	if answered {
+		return message.(Response), nil
+	}
+	return here(core, ctx, r)
 }
 
 // in adapts a call of a room of the Server to a call of the Server.

@@ -340,7 +340,7 @@ func (x GuardingRequest_Do) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use GuardingRequest_Do.Descriptor instead.
 func (GuardingRequest_Do) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97, 0}
 }
 
 type CoreRefusal_Reason int32
@@ -402,7 +402,7 @@ func (x CoreRefusal_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CoreRefusal_Reason.Descriptor instead.
 func (CoreRefusal_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124, 0}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125, 0}
 }
 
 // Partition is the descriptor: the truth about span and members at one epoch.
@@ -7543,6 +7543,43 @@ func (x *CoreTrouble) GetSilent() []string {
 	return nil
 }
 
+// OutcomeUnknown is an error detail of a call that may have been executed, or may still be.
+type OutcomeUnknown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeUnknown) Reset() {
+	*x = OutcomeUnknown{}
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeUnknown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeUnknown) ProtoMessage() {}
+
+func (x *OutcomeUnknown) ProtoReflect() protoreflect.Message {
+	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeUnknown.ProtoReflect.Descriptor instead.
+func (*OutcomeUnknown) Descriptor() ([]byte, []int) {
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+}
+
 // BootstrapHello is what a listed core member says of itself.
 type BootstrapHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -7579,7 +7616,7 @@ type BootstrapHello struct {
 
 func (x *BootstrapHello) Reset() {
 	*x = BootstrapHello{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7591,7 +7628,7 @@ func (x *BootstrapHello) String() string {
 func (*BootstrapHello) ProtoMessage() {}
 
 func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[92]
+	mi := &file_clusterpb_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7604,7 +7641,7 @@ func (x *BootstrapHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BootstrapHello.ProtoReflect.Descriptor instead.
 func (*BootstrapHello) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{92}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *BootstrapHello) GetServer() uint64 {
@@ -7716,7 +7753,7 @@ type Founding struct {
 
 func (x *Founding) Reset() {
 	*x = Founding{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7765,7 @@ func (x *Founding) String() string {
 func (*Founding) ProtoMessage() {}
 
 func (x *Founding) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[93]
+	mi := &file_clusterpb_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7778,7 @@ func (x *Founding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Founding.ProtoReflect.Descriptor instead.
 func (*Founding) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{93}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Founding) GetCluster() uint64 {
@@ -7774,7 +7811,7 @@ type AnnounceRequest struct {
 
 func (x *AnnounceRequest) Reset() {
 	*x = AnnounceRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7786,7 +7823,7 @@ func (x *AnnounceRequest) String() string {
 func (*AnnounceRequest) ProtoMessage() {}
 
 func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[94]
+	mi := &file_clusterpb_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7799,7 +7836,7 @@ func (x *AnnounceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceRequest.ProtoReflect.Descriptor instead.
 func (*AnnounceRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{94}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *AnnounceRequest) GetCluster() uint64 {
@@ -7862,7 +7899,7 @@ type AnnounceResponse struct {
 
 func (x *AnnounceResponse) Reset() {
 	*x = AnnounceResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7874,7 +7911,7 @@ func (x *AnnounceResponse) String() string {
 func (*AnnounceResponse) ProtoMessage() {}
 
 func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[95]
+	mi := &file_clusterpb_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7887,7 +7924,7 @@ func (x *AnnounceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnounceResponse.ProtoReflect.Descriptor instead.
 func (*AnnounceResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{95}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AnnounceResponse) GetCluster() uint64 {
@@ -7952,7 +7989,7 @@ type GuardingRequest struct {
 
 func (x *GuardingRequest) Reset() {
 	*x = GuardingRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7964,7 +8001,7 @@ func (x *GuardingRequest) String() string {
 func (*GuardingRequest) ProtoMessage() {}
 
 func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[96]
+	mi := &file_clusterpb_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7977,7 +8014,7 @@ func (x *GuardingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingRequest.ProtoReflect.Descriptor instead.
 func (*GuardingRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{96}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GuardingRequest) GetCluster() uint64 {
@@ -8015,7 +8052,7 @@ type GuardingResponse struct {
 
 func (x *GuardingResponse) Reset() {
 	*x = GuardingResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8027,7 +8064,7 @@ func (x *GuardingResponse) String() string {
 func (*GuardingResponse) ProtoMessage() {}
 
 func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[97]
+	mi := &file_clusterpb_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8040,7 +8077,7 @@ func (x *GuardingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardingResponse.ProtoReflect.Descriptor instead.
 func (*GuardingResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{97}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *GuardingResponse) GetGuard() *GuardState {
@@ -8077,7 +8114,7 @@ type UnguardedServer struct {
 
 func (x *UnguardedServer) Reset() {
 	*x = UnguardedServer{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8089,7 +8126,7 @@ func (x *UnguardedServer) String() string {
 func (*UnguardedServer) ProtoMessage() {}
 
 func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[98]
+	mi := &file_clusterpb_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8102,7 +8139,7 @@ func (x *UnguardedServer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnguardedServer.ProtoReflect.Descriptor instead.
 func (*UnguardedServer) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{98}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UnguardedServer) GetNode() uint64 {
@@ -8139,7 +8176,7 @@ type AuthorityAsk struct {
 
 func (x *AuthorityAsk) Reset() {
 	*x = AuthorityAsk{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8151,7 +8188,7 @@ func (x *AuthorityAsk) String() string {
 func (*AuthorityAsk) ProtoMessage() {}
 
 func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[99]
+	mi := &file_clusterpb_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8164,7 +8201,7 @@ func (x *AuthorityAsk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityAsk.ProtoReflect.Descriptor instead.
 func (*AuthorityAsk) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{99}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AuthorityAsk) GetCluster() uint64 {
@@ -8206,7 +8243,7 @@ type AuthorityUpdate struct {
 
 func (x *AuthorityUpdate) Reset() {
 	*x = AuthorityUpdate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +8255,7 @@ func (x *AuthorityUpdate) String() string {
 func (*AuthorityUpdate) ProtoMessage() {}
 
 func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[100]
+	mi := &file_clusterpb_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +8268,7 @@ func (x *AuthorityUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityUpdate.ProtoReflect.Descriptor instead.
 func (*AuthorityUpdate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{100}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *AuthorityUpdate) GetAnswers() uint64 {
@@ -8301,7 +8338,7 @@ type AuthorityRecord struct {
 
 func (x *AuthorityRecord) Reset() {
 	*x = AuthorityRecord{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8313,7 +8350,7 @@ func (x *AuthorityRecord) String() string {
 func (*AuthorityRecord) ProtoMessage() {}
 
 func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[101]
+	mi := &file_clusterpb_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8326,7 +8363,7 @@ func (x *AuthorityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthorityRecord.ProtoReflect.Descriptor instead.
 func (*AuthorityRecord) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{101}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AuthorityRecord) GetName() string {
@@ -8351,7 +8388,7 @@ type InformResponse struct {
 
 func (x *InformResponse) Reset() {
 	*x = InformResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8363,7 +8400,7 @@ func (x *InformResponse) String() string {
 func (*InformResponse) ProtoMessage() {}
 
 func (x *InformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[102]
+	mi := &file_clusterpb_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8376,7 +8413,7 @@ func (x *InformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InformResponse.ProtoReflect.Descriptor instead.
 func (*InformResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{102}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 type CoordinationExecuteRequest struct {
@@ -8392,7 +8429,7 @@ type CoordinationExecuteRequest struct {
 
 func (x *CoordinationExecuteRequest) Reset() {
 	*x = CoordinationExecuteRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8404,7 +8441,7 @@ func (x *CoordinationExecuteRequest) String() string {
 func (*CoordinationExecuteRequest) ProtoMessage() {}
 
 func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[103]
+	mi := &file_clusterpb_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8417,7 +8454,7 @@ func (x *CoordinationExecuteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{103}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CoordinationExecuteRequest) GetCluster() uint64 {
@@ -8451,7 +8488,7 @@ type CoordinationExecuteResponse struct {
 
 func (x *CoordinationExecuteResponse) Reset() {
 	*x = CoordinationExecuteResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8463,7 +8500,7 @@ func (x *CoordinationExecuteResponse) String() string {
 func (*CoordinationExecuteResponse) ProtoMessage() {}
 
 func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[104]
+	mi := &file_clusterpb_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8476,7 +8513,7 @@ func (x *CoordinationExecuteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationExecuteResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{104}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CoordinationExecuteResponse) GetResult() []byte {
@@ -8495,7 +8532,7 @@ type CoordinationIndexRequest struct {
 
 func (x *CoordinationIndexRequest) Reset() {
 	*x = CoordinationIndexRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8507,7 +8544,7 @@ func (x *CoordinationIndexRequest) String() string {
 func (*CoordinationIndexRequest) ProtoMessage() {}
 
 func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[105]
+	mi := &file_clusterpb_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8520,7 +8557,7 @@ func (x *CoordinationIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{105}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CoordinationIndexRequest) GetCluster() uint64 {
@@ -8539,7 +8576,7 @@ type CoordinationIndexResponse struct {
 
 func (x *CoordinationIndexResponse) Reset() {
 	*x = CoordinationIndexResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8551,7 +8588,7 @@ func (x *CoordinationIndexResponse) String() string {
 func (*CoordinationIndexResponse) ProtoMessage() {}
 
 func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[106]
+	mi := &file_clusterpb_cluster_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8564,7 +8601,7 @@ func (x *CoordinationIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationIndexResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationIndexResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{106}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CoordinationIndexResponse) GetIndex() uint64 {
@@ -8584,7 +8621,7 @@ type CoordinationLeaseRequest struct {
 
 func (x *CoordinationLeaseRequest) Reset() {
 	*x = CoordinationLeaseRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8596,7 +8633,7 @@ func (x *CoordinationLeaseRequest) String() string {
 func (*CoordinationLeaseRequest) ProtoMessage() {}
 
 func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[107]
+	mi := &file_clusterpb_cluster_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8609,7 +8646,7 @@ func (x *CoordinationLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{107}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CoordinationLeaseRequest) GetCluster() uint64 {
@@ -8636,7 +8673,7 @@ type CoordinationLeaseResponse struct {
 
 func (x *CoordinationLeaseResponse) Reset() {
 	*x = CoordinationLeaseResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8648,7 +8685,7 @@ func (x *CoordinationLeaseResponse) String() string {
 func (*CoordinationLeaseResponse) ProtoMessage() {}
 
 func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[108]
+	mi := &file_clusterpb_cluster_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8661,7 +8698,7 @@ func (x *CoordinationLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeaseResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{108}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CoordinationLeaseResponse) GetNanoseconds() int64 {
@@ -8681,7 +8718,7 @@ type CoordinationRenewAllRequest struct {
 
 func (x *CoordinationRenewAllRequest) Reset() {
 	*x = CoordinationRenewAllRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8693,7 +8730,7 @@ func (x *CoordinationRenewAllRequest) String() string {
 func (*CoordinationRenewAllRequest) ProtoMessage() {}
 
 func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[109]
+	mi := &file_clusterpb_cluster_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8706,7 +8743,7 @@ func (x *CoordinationRenewAllRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllRequest.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{109}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CoordinationRenewAllRequest) GetCluster() uint64 {
@@ -8733,7 +8770,7 @@ type CoordinationRenewAllResponse struct {
 
 func (x *CoordinationRenewAllResponse) Reset() {
 	*x = CoordinationRenewAllResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8745,7 +8782,7 @@ func (x *CoordinationRenewAllResponse) String() string {
 func (*CoordinationRenewAllResponse) ProtoMessage() {}
 
 func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[110]
+	mi := &file_clusterpb_cluster_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8758,7 +8795,7 @@ func (x *CoordinationRenewAllResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationRenewAllResponse.ProtoReflect.Descriptor instead.
 func (*CoordinationRenewAllResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{110}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CoordinationRenewAllResponse) GetNanoseconds() []int64 {
@@ -8780,7 +8817,7 @@ type CoordinationLeader struct {
 
 func (x *CoordinationLeader) Reset() {
 	*x = CoordinationLeader{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8792,7 +8829,7 @@ func (x *CoordinationLeader) String() string {
 func (*CoordinationLeader) ProtoMessage() {}
 
 func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[111]
+	mi := &file_clusterpb_cluster_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8805,7 +8842,7 @@ func (x *CoordinationLeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationLeader.ProtoReflect.Descriptor instead.
 func (*CoordinationLeader) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{111}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *CoordinationLeader) GetReplica() uint64 {
@@ -8832,7 +8869,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8844,7 +8881,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[112]
+	mi := &file_clusterpb_cluster_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8857,7 +8894,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{112}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WakeRequest) GetCluster() uint64 {
@@ -8882,7 +8919,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8894,7 +8931,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[113]
+	mi := &file_clusterpb_cluster_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8907,7 +8944,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{113}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
 }
 
 type ListCoreRequest struct {
@@ -8920,7 +8957,7 @@ type ListCoreRequest struct {
 
 func (x *ListCoreRequest) Reset() {
 	*x = ListCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8932,7 +8969,7 @@ func (x *ListCoreRequest) String() string {
 func (*ListCoreRequest) ProtoMessage() {}
 
 func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[114]
+	mi := &file_clusterpb_cluster_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8945,7 +8982,7 @@ func (x *ListCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreRequest.ProtoReflect.Descriptor instead.
 func (*ListCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{114}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListCoreRequest) GetHealth() bool {
@@ -8972,7 +9009,7 @@ type ListCoreResponse struct {
 
 func (x *ListCoreResponse) Reset() {
 	*x = ListCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8984,7 +9021,7 @@ func (x *ListCoreResponse) String() string {
 func (*ListCoreResponse) ProtoMessage() {}
 
 func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[115]
+	mi := &file_clusterpb_cluster_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8997,7 +9034,7 @@ func (x *ListCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCoreResponse.ProtoReflect.Descriptor instead.
 func (*ListCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{115}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListCoreResponse) GetMembers() *CoreMembers {
@@ -9053,7 +9090,7 @@ type CoreMemberState struct {
 
 func (x *CoreMemberState) Reset() {
 	*x = CoreMemberState{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9065,7 +9102,7 @@ func (x *CoreMemberState) String() string {
 func (*CoreMemberState) ProtoMessage() {}
 
 func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[116]
+	mi := &file_clusterpb_cluster_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9078,7 +9115,7 @@ func (x *CoreMemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreMemberState.ProtoReflect.Descriptor instead.
 func (*CoreMemberState) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{116}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CoreMemberState) GetReplica() uint64 {
@@ -9139,7 +9176,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9151,7 +9188,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[117]
+	mi := &file_clusterpb_cluster_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9164,7 +9201,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{117}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *CheckRequest) GetCluster() uint64 {
@@ -9203,7 +9240,7 @@ type MemberHealth struct {
 
 func (x *MemberHealth) Reset() {
 	*x = MemberHealth{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9215,7 +9252,7 @@ func (x *MemberHealth) String() string {
 func (*MemberHealth) ProtoMessage() {}
 
 func (x *MemberHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[118]
+	mi := &file_clusterpb_cluster_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9228,7 +9265,7 @@ func (x *MemberHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberHealth.ProtoReflect.Descriptor instead.
 func (*MemberHealth) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{118}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *MemberHealth) GetNotReady() []string {
@@ -9328,7 +9365,7 @@ type CoreFollower struct {
 
 func (x *CoreFollower) Reset() {
 	*x = CoreFollower{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9340,7 +9377,7 @@ func (x *CoreFollower) String() string {
 func (*CoreFollower) ProtoMessage() {}
 
 func (x *CoreFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[119]
+	mi := &file_clusterpb_cluster_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9353,7 +9390,7 @@ func (x *CoreFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreFollower.ProtoReflect.Descriptor instead.
 func (*CoreFollower) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{119}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CoreFollower) GetReplica() uint64 {
@@ -9396,7 +9433,7 @@ type CoordinationAlarm struct {
 
 func (x *CoordinationAlarm) Reset() {
 	*x = CoordinationAlarm{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9408,7 +9445,7 @@ func (x *CoordinationAlarm) String() string {
 func (*CoordinationAlarm) ProtoMessage() {}
 
 func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[120]
+	mi := &file_clusterpb_cluster_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9421,7 +9458,7 @@ func (x *CoordinationAlarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinationAlarm.ProtoReflect.Descriptor instead.
 func (*CoordinationAlarm) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{120}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CoordinationAlarm) GetServer() uint64 {
@@ -9449,7 +9486,7 @@ type CoreCandidate struct {
 
 func (x *CoreCandidate) Reset() {
 	*x = CoreCandidate{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9461,7 +9498,7 @@ func (x *CoreCandidate) String() string {
 func (*CoreCandidate) ProtoMessage() {}
 
 func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[121]
+	mi := &file_clusterpb_cluster_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9474,7 +9511,7 @@ func (x *CoreCandidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreCandidate.ProtoReflect.Descriptor instead.
 func (*CoreCandidate) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{121}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *CoreCandidate) GetServer() uint64 {
@@ -9516,7 +9553,7 @@ type CoreChange struct {
 
 func (x *CoreChange) Reset() {
 	*x = CoreChange{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9528,7 +9565,7 @@ func (x *CoreChange) String() string {
 func (*CoreChange) ProtoMessage() {}
 
 func (x *CoreChange) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[122]
+	mi := &file_clusterpb_cluster_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9541,7 +9578,7 @@ func (x *CoreChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreChange.ProtoReflect.Descriptor instead.
 func (*CoreChange) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{122}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *CoreChange) GetId() uint64 {
@@ -9612,7 +9649,7 @@ type ChangeCoreRequest struct {
 
 func (x *ChangeCoreRequest) Reset() {
 	*x = ChangeCoreRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9624,7 +9661,7 @@ func (x *ChangeCoreRequest) String() string {
 func (*ChangeCoreRequest) ProtoMessage() {}
 
 func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[123]
+	mi := &file_clusterpb_cluster_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9637,7 +9674,7 @@ func (x *ChangeCoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreRequest.ProtoReflect.Descriptor instead.
 func (*ChangeCoreRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{123}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ChangeCoreRequest) GetAdd() string {
@@ -9686,7 +9723,7 @@ type CoreRefusal struct {
 
 func (x *CoreRefusal) Reset() {
 	*x = CoreRefusal{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9698,7 +9735,7 @@ func (x *CoreRefusal) String() string {
 func (*CoreRefusal) ProtoMessage() {}
 
 func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[124]
+	mi := &file_clusterpb_cluster_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9711,7 +9748,7 @@ func (x *CoreRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreRefusal.ProtoReflect.Descriptor instead.
 func (*CoreRefusal) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{124}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *CoreRefusal) GetReason() CoreRefusal_Reason {
@@ -9731,7 +9768,7 @@ type ChangeCoreResponse struct {
 
 func (x *ChangeCoreResponse) Reset() {
 	*x = ChangeCoreResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[125]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9743,7 +9780,7 @@ func (x *ChangeCoreResponse) String() string {
 func (*ChangeCoreResponse) ProtoMessage() {}
 
 func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[125]
+	mi := &file_clusterpb_cluster_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9756,7 +9793,7 @@ func (x *ChangeCoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeCoreResponse.ProtoReflect.Descriptor instead.
 func (*ChangeCoreResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{125}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ChangeCoreResponse) GetChange() uint64 {
@@ -9808,7 +9845,7 @@ type Backup struct {
 
 func (x *Backup) Reset() {
 	*x = Backup{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[126]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9820,7 +9857,7 @@ func (x *Backup) String() string {
 func (*Backup) ProtoMessage() {}
 
 func (x *Backup) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[126]
+	mi := &file_clusterpb_cluster_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9833,7 +9870,7 @@ func (x *Backup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backup.ProtoReflect.Descriptor instead.
 func (*Backup) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{126}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Backup) GetId() string {
@@ -9984,7 +10021,7 @@ type Restore struct {
 
 func (x *Restore) Reset() {
 	*x = Restore{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[127]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9996,7 +10033,7 @@ func (x *Restore) String() string {
 func (*Restore) ProtoMessage() {}
 
 func (x *Restore) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[127]
+	mi := &file_clusterpb_cluster_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10009,7 +10046,7 @@ func (x *Restore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restore.ProtoReflect.Descriptor instead.
 func (*Restore) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{127}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Restore) GetBackup() string {
@@ -10093,7 +10130,7 @@ type Renaming struct {
 
 func (x *Renaming) Reset() {
 	*x = Renaming{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10105,7 +10142,7 @@ func (x *Renaming) String() string {
 func (*Renaming) ProtoMessage() {}
 
 func (x *Renaming) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[128]
+	mi := &file_clusterpb_cluster_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10118,7 +10155,7 @@ func (x *Renaming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renaming.ProtoReflect.Descriptor instead.
 func (*Renaming) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{128}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *Renaming) GetName() string {
@@ -10155,7 +10192,7 @@ type BackupProgress struct {
 
 func (x *BackupProgress) Reset() {
 	*x = BackupProgress{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10167,7 +10204,7 @@ func (x *BackupProgress) String() string {
 func (*BackupProgress) ProtoMessage() {}
 
 func (x *BackupProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[129]
+	mi := &file_clusterpb_cluster_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10180,7 +10217,7 @@ func (x *BackupProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupProgress.ProtoReflect.Descriptor instead.
 func (*BackupProgress) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{129}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *BackupProgress) GetStep() string {
@@ -10250,7 +10287,7 @@ type CreateBackupRequest struct {
 
 func (x *CreateBackupRequest) Reset() {
 	*x = CreateBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10262,7 +10299,7 @@ func (x *CreateBackupRequest) String() string {
 func (*CreateBackupRequest) ProtoMessage() {}
 
 func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[130]
+	mi := &file_clusterpb_cluster_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10275,7 +10312,7 @@ func (x *CreateBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupRequest.ProtoReflect.Descriptor instead.
 func (*CreateBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{130}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *CreateBackupRequest) GetBackup() *Backup {
@@ -10294,7 +10331,7 @@ type CreateBackupResponse struct {
 
 func (x *CreateBackupResponse) Reset() {
 	*x = CreateBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10306,7 +10343,7 @@ func (x *CreateBackupResponse) String() string {
 func (*CreateBackupResponse) ProtoMessage() {}
 
 func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[131]
+	mi := &file_clusterpb_cluster_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10319,7 +10356,7 @@ func (x *CreateBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateBackupResponse.ProtoReflect.Descriptor instead.
 func (*CreateBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{131}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *CreateBackupResponse) GetBackup() *Backup {
@@ -10383,7 +10420,7 @@ type BackupSchedule struct {
 
 func (x *BackupSchedule) Reset() {
 	*x = BackupSchedule{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10395,7 +10432,7 @@ func (x *BackupSchedule) String() string {
 func (*BackupSchedule) ProtoMessage() {}
 
 func (x *BackupSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[132]
+	mi := &file_clusterpb_cluster_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10408,7 +10445,7 @@ func (x *BackupSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupSchedule.ProtoReflect.Descriptor instead.
 func (*BackupSchedule) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{132}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *BackupSchedule) GetName() string {
@@ -10622,7 +10659,7 @@ type SetBackupScheduleRequest struct {
 
 func (x *SetBackupScheduleRequest) Reset() {
 	*x = SetBackupScheduleRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10634,7 +10671,7 @@ func (x *SetBackupScheduleRequest) String() string {
 func (*SetBackupScheduleRequest) ProtoMessage() {}
 
 func (x *SetBackupScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[133]
+	mi := &file_clusterpb_cluster_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10647,7 +10684,7 @@ func (x *SetBackupScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBackupScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetBackupScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{133}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SetBackupScheduleRequest) GetSchedule() *BackupSchedule {
@@ -10687,7 +10724,7 @@ type SetBackupScheduleResponse struct {
 
 func (x *SetBackupScheduleResponse) Reset() {
 	*x = SetBackupScheduleResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10699,7 +10736,7 @@ func (x *SetBackupScheduleResponse) String() string {
 func (*SetBackupScheduleResponse) ProtoMessage() {}
 
 func (x *SetBackupScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[134]
+	mi := &file_clusterpb_cluster_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10712,7 +10749,7 @@ func (x *SetBackupScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBackupScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetBackupScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{134}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SetBackupScheduleResponse) GetSchedule() *BackupSchedule {
@@ -10730,7 +10767,7 @@ type ListBackupSchedulesRequest struct {
 
 func (x *ListBackupSchedulesRequest) Reset() {
 	*x = ListBackupSchedulesRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[135]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10742,7 +10779,7 @@ func (x *ListBackupSchedulesRequest) String() string {
 func (*ListBackupSchedulesRequest) ProtoMessage() {}
 
 func (x *ListBackupSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[135]
+	mi := &file_clusterpb_cluster_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10755,7 +10792,7 @@ func (x *ListBackupSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{135}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{136}
 }
 
 type ListBackupSchedulesResponse struct {
@@ -10767,7 +10804,7 @@ type ListBackupSchedulesResponse struct {
 
 func (x *ListBackupSchedulesResponse) Reset() {
 	*x = ListBackupSchedulesResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[136]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10779,7 +10816,7 @@ func (x *ListBackupSchedulesResponse) String() string {
 func (*ListBackupSchedulesResponse) ProtoMessage() {}
 
 func (x *ListBackupSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[136]
+	mi := &file_clusterpb_cluster_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10792,7 +10829,7 @@ func (x *ListBackupSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{136}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListBackupSchedulesResponse) GetSchedules() []*BackupSchedule {
@@ -10811,7 +10848,7 @@ type DeleteBackupScheduleRequest struct {
 
 func (x *DeleteBackupScheduleRequest) Reset() {
 	*x = DeleteBackupScheduleRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[137]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10823,7 +10860,7 @@ func (x *DeleteBackupScheduleRequest) String() string {
 func (*DeleteBackupScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteBackupScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[137]
+	mi := &file_clusterpb_cluster_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10836,7 +10873,7 @@ func (x *DeleteBackupScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBackupScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBackupScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{137}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *DeleteBackupScheduleRequest) GetName() string {
@@ -10854,7 +10891,7 @@ type DeleteBackupScheduleResponse struct {
 
 func (x *DeleteBackupScheduleResponse) Reset() {
 	*x = DeleteBackupScheduleResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[138]
+	mi := &file_clusterpb_cluster_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10866,7 +10903,7 @@ func (x *DeleteBackupScheduleResponse) String() string {
 func (*DeleteBackupScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteBackupScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[138]
+	mi := &file_clusterpb_cluster_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10879,7 +10916,7 @@ func (x *DeleteBackupScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBackupScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBackupScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{138}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{139}
 }
 
 type ListBackupsRequest struct {
@@ -10892,7 +10929,7 @@ type ListBackupsRequest struct {
 
 func (x *ListBackupsRequest) Reset() {
 	*x = ListBackupsRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[139]
+	mi := &file_clusterpb_cluster_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10904,7 +10941,7 @@ func (x *ListBackupsRequest) String() string {
 func (*ListBackupsRequest) ProtoMessage() {}
 
 func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[139]
+	mi := &file_clusterpb_cluster_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10917,7 +10954,7 @@ func (x *ListBackupsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsRequest.ProtoReflect.Descriptor instead.
 func (*ListBackupsRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{139}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListBackupsRequest) GetId() string {
@@ -10937,7 +10974,7 @@ type ListBackupsResponse struct {
 
 func (x *ListBackupsResponse) Reset() {
 	*x = ListBackupsResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[140]
+	mi := &file_clusterpb_cluster_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10949,7 +10986,7 @@ func (x *ListBackupsResponse) String() string {
 func (*ListBackupsResponse) ProtoMessage() {}
 
 func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[140]
+	mi := &file_clusterpb_cluster_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10962,7 +10999,7 @@ func (x *ListBackupsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBackupsResponse.ProtoReflect.Descriptor instead.
 func (*ListBackupsResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{140}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ListBackupsResponse) GetBackups() []*Backup {
@@ -10981,7 +11018,7 @@ type CancelBackupRequest struct {
 
 func (x *CancelBackupRequest) Reset() {
 	*x = CancelBackupRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[141]
+	mi := &file_clusterpb_cluster_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10993,7 +11030,7 @@ func (x *CancelBackupRequest) String() string {
 func (*CancelBackupRequest) ProtoMessage() {}
 
 func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[141]
+	mi := &file_clusterpb_cluster_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11006,7 +11043,7 @@ func (x *CancelBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupRequest.ProtoReflect.Descriptor instead.
 func (*CancelBackupRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{141}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *CancelBackupRequest) GetId() string {
@@ -11025,7 +11062,7 @@ type CancelBackupResponse struct {
 
 func (x *CancelBackupResponse) Reset() {
 	*x = CancelBackupResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[142]
+	mi := &file_clusterpb_cluster_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11037,7 +11074,7 @@ func (x *CancelBackupResponse) String() string {
 func (*CancelBackupResponse) ProtoMessage() {}
 
 func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[142]
+	mi := &file_clusterpb_cluster_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11050,7 +11087,7 @@ func (x *CancelBackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBackupResponse.ProtoReflect.Descriptor instead.
 func (*CancelBackupResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{142}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *CancelBackupResponse) GetBackup() *Backup {
@@ -11073,7 +11110,7 @@ type LoadHistoryRequest struct {
 
 func (x *LoadHistoryRequest) Reset() {
 	*x = LoadHistoryRequest{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[143]
+	mi := &file_clusterpb_cluster_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11085,7 +11122,7 @@ func (x *LoadHistoryRequest) String() string {
 func (*LoadHistoryRequest) ProtoMessage() {}
 
 func (x *LoadHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[143]
+	mi := &file_clusterpb_cluster_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11098,7 +11135,7 @@ func (x *LoadHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadHistoryRequest.ProtoReflect.Descriptor instead.
 func (*LoadHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{143}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *LoadHistoryRequest) GetSinceUnixMs() uint64 {
@@ -11136,7 +11173,7 @@ type LoadHistoryResponse struct {
 
 func (x *LoadHistoryResponse) Reset() {
 	*x = LoadHistoryResponse{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[144]
+	mi := &file_clusterpb_cluster_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11148,7 +11185,7 @@ func (x *LoadHistoryResponse) String() string {
 func (*LoadHistoryResponse) ProtoMessage() {}
 
 func (x *LoadHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[144]
+	mi := &file_clusterpb_cluster_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11161,7 +11198,7 @@ func (x *LoadHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadHistoryResponse.ProtoReflect.Descriptor instead.
 func (*LoadHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{144}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *LoadHistoryResponse) GetNode() uint64 {
@@ -11210,7 +11247,7 @@ type LoadPoint struct {
 
 func (x *LoadPoint) Reset() {
 	*x = LoadPoint{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[145]
+	mi := &file_clusterpb_cluster_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11222,7 +11259,7 @@ func (x *LoadPoint) String() string {
 func (*LoadPoint) ProtoMessage() {}
 
 func (x *LoadPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[145]
+	mi := &file_clusterpb_cluster_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11235,7 +11272,7 @@ func (x *LoadPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadPoint.ProtoReflect.Descriptor instead.
 func (*LoadPoint) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{145}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *LoadPoint) GetUnixMs() uint64 {
@@ -11299,7 +11336,7 @@ type RequestTimes struct {
 
 func (x *RequestTimes) Reset() {
 	*x = RequestTimes{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[146]
+	mi := &file_clusterpb_cluster_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11311,7 +11348,7 @@ func (x *RequestTimes) String() string {
 func (*RequestTimes) ProtoMessage() {}
 
 func (x *RequestTimes) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[146]
+	mi := &file_clusterpb_cluster_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11324,7 +11361,7 @@ func (x *RequestTimes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestTimes.ProtoReflect.Descriptor instead.
 func (*RequestTimes) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{146}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RequestTimes) GetKind() uint32 {
@@ -11360,7 +11397,7 @@ type LoadSlot struct {
 
 func (x *LoadSlot) Reset() {
 	*x = LoadSlot{}
-	mi := &file_clusterpb_cluster_proto_msgTypes[147]
+	mi := &file_clusterpb_cluster_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11372,7 +11409,7 @@ func (x *LoadSlot) String() string {
 func (*LoadSlot) ProtoMessage() {}
 
 func (x *LoadSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_clusterpb_cluster_proto_msgTypes[147]
+	mi := &file_clusterpb_cluster_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11385,7 +11422,7 @@ func (x *LoadSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadSlot.ProtoReflect.Descriptor instead.
 func (*LoadSlot) Descriptor() ([]byte, []int) {
-	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{147}
+	return file_clusterpb_cluster_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *LoadSlot) GetUnixMs() uint64 {
@@ -12079,7 +12116,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x05level\x18\x01 \x01(\v2!.tidemark.cluster.v1.ClusterLevelR\x05level\"B\n" +
 	"\vCoreTrouble\x12\x1b\n" +
 	"\tno_quorum\x18\x01 \x01(\bR\bnoQuorum\x12\x16\n" +
-	"\x06silent\x18\x02 \x03(\tR\x06silent\"\xdc\x03\n" +
+	"\x06silent\x18\x02 \x03(\tR\x06silent\"\x10\n" +
+	"\x0eOutcomeUnknown\"\xdc\x03\n" +
 	"\x0eBootstrapHello\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -12416,47 +12454,47 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
 	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
 	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
-	"\x10BACKUP_CANCELLED\x10\x042\x9c\x1c\n" +
-	"\aCluster\x12Q\n" +
-	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\x12X\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\xbd\x1d\n" +
+	"\aCluster\x12V\n" +
+	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\n" +
-	"WatchTable\x12&.tidemark.cluster.v1.WatchTableRequest\x1a .tidemark.cluster.v1.TableUpdate0\x01\x12\\\n" +
-	"\vFollowTable\x12'.tidemark.cluster.v1.FollowTableRequest\x1a .tidemark.cluster.v1.TableUpdate(\x010\x01\x12Z\n" +
-	"\tListNodes\x12%.tidemark.cluster.v1.ListNodesRequest\x1a&.tidemark.cluster.v1.ListNodesResponse\x12i\n" +
-	"\x0eCreateKeyspace\x12*.tidemark.cluster.v1.CreateKeyspaceRequest\x1a+.tidemark.cluster.v1.CreateKeyspaceResponse\x12c\n" +
-	"\fDropKeyspace\x12(.tidemark.cluster.v1.DropKeyspaceRequest\x1a).tidemark.cluster.v1.DropKeyspaceResponse\x12f\n" +
-	"\rAlterKeyspace\x12).tidemark.cluster.v1.AlterKeyspaceRequest\x1a*.tidemark.cluster.v1.AlterKeyspaceResponse\x12`\n" +
-	"\vMoveReplica\x12'.tidemark.cluster.v1.MoveReplicaRequest\x1a(.tidemark.cluster.v1.MoveReplicaResponse\x12i\n" +
-	"\x0eCancelOperator\x12*.tidemark.cluster.v1.CancelOperatorRequest\x1a+.tidemark.cluster.v1.CancelOperatorResponse\x12f\n" +
-	"\rListOperators\x12).tidemark.cluster.v1.ListOperatorsRequest\x1a*.tidemark.cluster.v1.ListOperatorsResponse\x12i\n" +
-	"\x0eTransferLeader\x12*.tidemark.cluster.v1.TransferLeaderRequest\x1a+.tidemark.cluster.v1.TransferLeaderResponse\x12i\n" +
-	"\x0eSplitPartition\x12*.tidemark.cluster.v1.SplitPartitionRequest\x1a+.tidemark.cluster.v1.SplitPartitionResponse\x12i\n" +
-	"\x0eMergePartition\x12*.tidemark.cluster.v1.MergePartitionRequest\x1a+.tidemark.cluster.v1.MergePartitionResponse\x12f\n" +
-	"\rSetNodeStatus\x12).tidemark.cluster.v1.SetNodeStatusRequest\x1a*.tidemark.cluster.v1.SetNodeStatusResponse\x12H\n" +
-	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\x12]\n" +
+	"WatchTable\x12&.tidemark.cluster.v1.WatchTableRequest\x1a .tidemark.cluster.v1.TableUpdate\"\x03\x90\x02\x010\x01\x12a\n" +
+	"\vFollowTable\x12'.tidemark.cluster.v1.FollowTableRequest\x1a .tidemark.cluster.v1.TableUpdate\"\x03\x90\x02\x01(\x010\x01\x12_\n" +
+	"\tListNodes\x12%.tidemark.cluster.v1.ListNodesRequest\x1a&.tidemark.cluster.v1.ListNodesResponse\"\x03\x90\x02\x01\x12n\n" +
+	"\x0eCreateKeyspace\x12*.tidemark.cluster.v1.CreateKeyspaceRequest\x1a+.tidemark.cluster.v1.CreateKeyspaceResponse\"\x03\x90\x02\x02\x12h\n" +
+	"\fDropKeyspace\x12(.tidemark.cluster.v1.DropKeyspaceRequest\x1a).tidemark.cluster.v1.DropKeyspaceResponse\"\x03\x90\x02\x02\x12k\n" +
+	"\rAlterKeyspace\x12).tidemark.cluster.v1.AlterKeyspaceRequest\x1a*.tidemark.cluster.v1.AlterKeyspaceResponse\"\x03\x90\x02\x02\x12e\n" +
+	"\vMoveReplica\x12'.tidemark.cluster.v1.MoveReplicaRequest\x1a(.tidemark.cluster.v1.MoveReplicaResponse\"\x03\x90\x02\x02\x12n\n" +
+	"\x0eCancelOperator\x12*.tidemark.cluster.v1.CancelOperatorRequest\x1a+.tidemark.cluster.v1.CancelOperatorResponse\"\x03\x90\x02\x02\x12k\n" +
+	"\rListOperators\x12).tidemark.cluster.v1.ListOperatorsRequest\x1a*.tidemark.cluster.v1.ListOperatorsResponse\"\x03\x90\x02\x01\x12n\n" +
+	"\x0eTransferLeader\x12*.tidemark.cluster.v1.TransferLeaderRequest\x1a+.tidemark.cluster.v1.TransferLeaderResponse\"\x03\x90\x02\x02\x12n\n" +
+	"\x0eSplitPartition\x12*.tidemark.cluster.v1.SplitPartitionRequest\x1a+.tidemark.cluster.v1.SplitPartitionResponse\"\x03\x90\x02\x02\x12n\n" +
+	"\x0eMergePartition\x12*.tidemark.cluster.v1.MergePartitionRequest\x1a+.tidemark.cluster.v1.MergePartitionResponse\"\x03\x90\x02\x02\x12k\n" +
+	"\rSetNodeStatus\x12).tidemark.cluster.v1.SetNodeStatusRequest\x1a*.tidemark.cluster.v1.SetNodeStatusResponse\"\x03\x90\x02\x02\x12M\n" +
+	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\n" +
-	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\x12c\n" +
-	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12T\n" +
+	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\"\x03\x90\x02\x01\x12h\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\"\x03\x90\x02\x02\x12T\n" +
 	"\aUpgrade\x12#.tidemark.cluster.v1.UpgradeRequest\x1a$.tidemark.cluster.v1.UpgradeResponse\x12l\n" +
-	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12f\n" +
-	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\x12W\n" +
-	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\x12]\n" +
+	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12k\n" +
+	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\"\x03\x90\x02\x01\x12\\\n" +
+	"\bListCore\x12$.tidemark.cluster.v1.ListCoreRequest\x1a%.tidemark.cluster.v1.ListCoreResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\n" +
-	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\x12`\n" +
-	"\vSetConsumer\x12'.tidemark.cluster.v1.SetConsumerRequest\x1a(.tidemark.cluster.v1.SetConsumerResponse\x12`\n" +
-	"\vGetConsumer\x12'.tidemark.cluster.v1.GetConsumerRequest\x1a(.tidemark.cluster.v1.GetConsumerResponse\x12f\n" +
-	"\rListConsumers\x12).tidemark.cluster.v1.ListConsumersRequest\x1a*.tidemark.cluster.v1.ListConsumersResponse\x12i\n" +
-	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12c\n" +
-	"\fCreateBackup\x12(.tidemark.cluster.v1.CreateBackupRequest\x1a).tidemark.cluster.v1.CreateBackupResponse\x12`\n" +
-	"\vListBackups\x12'.tidemark.cluster.v1.ListBackupsRequest\x1a(.tidemark.cluster.v1.ListBackupsResponse\x12c\n" +
-	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\x12r\n" +
-	"\x11SetBackupSchedule\x12-.tidemark.cluster.v1.SetBackupScheduleRequest\x1a..tidemark.cluster.v1.SetBackupScheduleResponse\x12x\n" +
-	"\x13ListBackupSchedules\x12/.tidemark.cluster.v1.ListBackupSchedulesRequest\x1a0.tidemark.cluster.v1.ListBackupSchedulesResponse\x12{\n" +
-	"\x14DeleteBackupSchedule\x120.tidemark.cluster.v1.DeleteBackupScheduleRequest\x1a1.tidemark.cluster.v1.DeleteBackupScheduleResponse\x12T\n" +
-	"\aExamine\x12%.tidemark.diagnosis.v1.ExamineRequest\x1a\".tidemark.diagnosis.v1.Examination\x12X\n" +
-	"\aCollect\x12%.tidemark.diagnosis.v1.CollectRequest\x1a&.tidemark.diagnosis.v1.CollectResponse\x12b\n" +
-	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo0\x01\x12`\n" +
-	"\vLoadHistory\x12'.tidemark.cluster.v1.LoadHistoryRequest\x1a(.tidemark.cluster.v1.LoadHistoryResponse2\xc6\x05\n" +
+	"ChangeCore\x12&.tidemark.cluster.v1.ChangeCoreRequest\x1a'.tidemark.cluster.v1.ChangeCoreResponse\"\x03\x90\x02\x02\x12`\n" +
+	"\vSetConsumer\x12'.tidemark.cluster.v1.SetConsumerRequest\x1a(.tidemark.cluster.v1.SetConsumerResponse\x12e\n" +
+	"\vGetConsumer\x12'.tidemark.cluster.v1.GetConsumerRequest\x1a(.tidemark.cluster.v1.GetConsumerResponse\"\x03\x90\x02\x01\x12k\n" +
+	"\rListConsumers\x12).tidemark.cluster.v1.ListConsumersRequest\x1a*.tidemark.cluster.v1.ListConsumersResponse\"\x03\x90\x02\x01\x12i\n" +
+	"\x0eDeleteConsumer\x12*.tidemark.cluster.v1.DeleteConsumerRequest\x1a+.tidemark.cluster.v1.DeleteConsumerResponse\x12h\n" +
+	"\fCreateBackup\x12(.tidemark.cluster.v1.CreateBackupRequest\x1a).tidemark.cluster.v1.CreateBackupResponse\"\x03\x90\x02\x02\x12e\n" +
+	"\vListBackups\x12'.tidemark.cluster.v1.ListBackupsRequest\x1a(.tidemark.cluster.v1.ListBackupsResponse\"\x03\x90\x02\x01\x12h\n" +
+	"\fCancelBackup\x12(.tidemark.cluster.v1.CancelBackupRequest\x1a).tidemark.cluster.v1.CancelBackupResponse\"\x03\x90\x02\x02\x12w\n" +
+	"\x11SetBackupSchedule\x12-.tidemark.cluster.v1.SetBackupScheduleRequest\x1a..tidemark.cluster.v1.SetBackupScheduleResponse\"\x03\x90\x02\x02\x12}\n" +
+	"\x13ListBackupSchedules\x12/.tidemark.cluster.v1.ListBackupSchedulesRequest\x1a0.tidemark.cluster.v1.ListBackupSchedulesResponse\"\x03\x90\x02\x01\x12\x80\x01\n" +
+	"\x14DeleteBackupSchedule\x120.tidemark.cluster.v1.DeleteBackupScheduleRequest\x1a1.tidemark.cluster.v1.DeleteBackupScheduleResponse\"\x03\x90\x02\x02\x12Y\n" +
+	"\aExamine\x12%.tidemark.diagnosis.v1.ExamineRequest\x1a\".tidemark.diagnosis.v1.Examination\"\x03\x90\x02\x01\x12]\n" +
+	"\aCollect\x12%.tidemark.diagnosis.v1.CollectRequest\x1a&.tidemark.diagnosis.v1.CollectResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\x0eListPartitions\x12*.tidemark.cluster.v1.ListPartitionsRequest\x1a\".tidemark.cluster.v1.PartitionInfo\"\x03\x90\x02\x010\x01\x12e\n" +
+	"\vLoadHistory\x12'.tidemark.cluster.v1.LoadHistoryRequest\x1a(.tidemark.cluster.v1.LoadHistoryResponse\"\x03\x90\x02\x012\xc6\x05\n" +
 	"\x04Core\x12c\n" +
 	"\fRegisterNode\x12(.tidemark.cluster.v1.RegisterNodeRequest\x1a).tidemark.cluster.v1.RegisterNodeResponse\x12Z\n" +
 	"\tHeartbeat\x12%.tidemark.cluster.v1.HeartbeatRequest\x1a&.tidemark.cluster.v1.HeartbeatResponse\x12W\n" +
@@ -12492,7 +12530,7 @@ func file_clusterpb_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_clusterpb_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
+var file_clusterpb_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 149)
 var file_clusterpb_cluster_proto_goTypes = []any{
 	(ReplicaRole)(0),                     // 0: tidemark.cluster.v1.ReplicaRole
 	(Partitioning)(0),                    // 1: tidemark.cluster.v1.Partitioning
@@ -12593,66 +12631,67 @@ var file_clusterpb_cluster_proto_goTypes = []any{
 	(*CoreHint)(nil),                     // 96: tidemark.cluster.v1.CoreHint
 	(*LevelRefusal)(nil),                 // 97: tidemark.cluster.v1.LevelRefusal
 	(*CoreTrouble)(nil),                  // 98: tidemark.cluster.v1.CoreTrouble
-	(*BootstrapHello)(nil),               // 99: tidemark.cluster.v1.BootstrapHello
-	(*Founding)(nil),                     // 100: tidemark.cluster.v1.Founding
-	(*AnnounceRequest)(nil),              // 101: tidemark.cluster.v1.AnnounceRequest
-	(*AnnounceResponse)(nil),             // 102: tidemark.cluster.v1.AnnounceResponse
-	(*GuardingRequest)(nil),              // 103: tidemark.cluster.v1.GuardingRequest
-	(*GuardingResponse)(nil),             // 104: tidemark.cluster.v1.GuardingResponse
-	(*UnguardedServer)(nil),              // 105: tidemark.cluster.v1.UnguardedServer
-	(*AuthorityAsk)(nil),                 // 106: tidemark.cluster.v1.AuthorityAsk
-	(*AuthorityUpdate)(nil),              // 107: tidemark.cluster.v1.AuthorityUpdate
-	(*AuthorityRecord)(nil),              // 108: tidemark.cluster.v1.AuthorityRecord
-	(*InformResponse)(nil),               // 109: tidemark.cluster.v1.InformResponse
-	(*CoordinationExecuteRequest)(nil),   // 110: tidemark.cluster.v1.CoordinationExecuteRequest
-	(*CoordinationExecuteResponse)(nil),  // 111: tidemark.cluster.v1.CoordinationExecuteResponse
-	(*CoordinationIndexRequest)(nil),     // 112: tidemark.cluster.v1.CoordinationIndexRequest
-	(*CoordinationIndexResponse)(nil),    // 113: tidemark.cluster.v1.CoordinationIndexResponse
-	(*CoordinationLeaseRequest)(nil),     // 114: tidemark.cluster.v1.CoordinationLeaseRequest
-	(*CoordinationLeaseResponse)(nil),    // 115: tidemark.cluster.v1.CoordinationLeaseResponse
-	(*CoordinationRenewAllRequest)(nil),  // 116: tidemark.cluster.v1.CoordinationRenewAllRequest
-	(*CoordinationRenewAllResponse)(nil), // 117: tidemark.cluster.v1.CoordinationRenewAllResponse
-	(*CoordinationLeader)(nil),           // 118: tidemark.cluster.v1.CoordinationLeader
-	(*WakeRequest)(nil),                  // 119: tidemark.cluster.v1.WakeRequest
-	(*WakeResponse)(nil),                 // 120: tidemark.cluster.v1.WakeResponse
-	(*ListCoreRequest)(nil),              // 121: tidemark.cluster.v1.ListCoreRequest
-	(*ListCoreResponse)(nil),             // 122: tidemark.cluster.v1.ListCoreResponse
-	(*CoreMemberState)(nil),              // 123: tidemark.cluster.v1.CoreMemberState
-	(*CheckRequest)(nil),                 // 124: tidemark.cluster.v1.CheckRequest
-	(*MemberHealth)(nil),                 // 125: tidemark.cluster.v1.MemberHealth
-	(*CoreFollower)(nil),                 // 126: tidemark.cluster.v1.CoreFollower
-	(*CoordinationAlarm)(nil),            // 127: tidemark.cluster.v1.CoordinationAlarm
-	(*CoreCandidate)(nil),                // 128: tidemark.cluster.v1.CoreCandidate
-	(*CoreChange)(nil),                   // 129: tidemark.cluster.v1.CoreChange
-	(*ChangeCoreRequest)(nil),            // 130: tidemark.cluster.v1.ChangeCoreRequest
-	(*CoreRefusal)(nil),                  // 131: tidemark.cluster.v1.CoreRefusal
-	(*ChangeCoreResponse)(nil),           // 132: tidemark.cluster.v1.ChangeCoreResponse
-	(*Backup)(nil),                       // 133: tidemark.cluster.v1.Backup
-	(*Restore)(nil),                      // 134: tidemark.cluster.v1.Restore
-	(*Renaming)(nil),                     // 135: tidemark.cluster.v1.Renaming
-	(*BackupProgress)(nil),               // 136: tidemark.cluster.v1.BackupProgress
-	(*CreateBackupRequest)(nil),          // 137: tidemark.cluster.v1.CreateBackupRequest
-	(*CreateBackupResponse)(nil),         // 138: tidemark.cluster.v1.CreateBackupResponse
-	(*BackupSchedule)(nil),               // 139: tidemark.cluster.v1.BackupSchedule
-	(*SetBackupScheduleRequest)(nil),     // 140: tidemark.cluster.v1.SetBackupScheduleRequest
-	(*SetBackupScheduleResponse)(nil),    // 141: tidemark.cluster.v1.SetBackupScheduleResponse
-	(*ListBackupSchedulesRequest)(nil),   // 142: tidemark.cluster.v1.ListBackupSchedulesRequest
-	(*ListBackupSchedulesResponse)(nil),  // 143: tidemark.cluster.v1.ListBackupSchedulesResponse
-	(*DeleteBackupScheduleRequest)(nil),  // 144: tidemark.cluster.v1.DeleteBackupScheduleRequest
-	(*DeleteBackupScheduleResponse)(nil), // 145: tidemark.cluster.v1.DeleteBackupScheduleResponse
-	(*ListBackupsRequest)(nil),           // 146: tidemark.cluster.v1.ListBackupsRequest
-	(*ListBackupsResponse)(nil),          // 147: tidemark.cluster.v1.ListBackupsResponse
-	(*CancelBackupRequest)(nil),          // 148: tidemark.cluster.v1.CancelBackupRequest
-	(*CancelBackupResponse)(nil),         // 149: tidemark.cluster.v1.CancelBackupResponse
-	(*LoadHistoryRequest)(nil),           // 150: tidemark.cluster.v1.LoadHistoryRequest
-	(*LoadHistoryResponse)(nil),          // 151: tidemark.cluster.v1.LoadHistoryResponse
-	(*LoadPoint)(nil),                    // 152: tidemark.cluster.v1.LoadPoint
-	(*RequestTimes)(nil),                 // 153: tidemark.cluster.v1.RequestTimes
-	(*LoadSlot)(nil),                     // 154: tidemark.cluster.v1.LoadSlot
-	(*diagnosispb.ExamineRequest)(nil),   // 155: tidemark.diagnosis.v1.ExamineRequest
-	(*diagnosispb.CollectRequest)(nil),   // 156: tidemark.diagnosis.v1.CollectRequest
-	(*diagnosispb.Examination)(nil),      // 157: tidemark.diagnosis.v1.Examination
-	(*diagnosispb.CollectResponse)(nil),  // 158: tidemark.diagnosis.v1.CollectResponse
+	(*OutcomeUnknown)(nil),               // 99: tidemark.cluster.v1.OutcomeUnknown
+	(*BootstrapHello)(nil),               // 100: tidemark.cluster.v1.BootstrapHello
+	(*Founding)(nil),                     // 101: tidemark.cluster.v1.Founding
+	(*AnnounceRequest)(nil),              // 102: tidemark.cluster.v1.AnnounceRequest
+	(*AnnounceResponse)(nil),             // 103: tidemark.cluster.v1.AnnounceResponse
+	(*GuardingRequest)(nil),              // 104: tidemark.cluster.v1.GuardingRequest
+	(*GuardingResponse)(nil),             // 105: tidemark.cluster.v1.GuardingResponse
+	(*UnguardedServer)(nil),              // 106: tidemark.cluster.v1.UnguardedServer
+	(*AuthorityAsk)(nil),                 // 107: tidemark.cluster.v1.AuthorityAsk
+	(*AuthorityUpdate)(nil),              // 108: tidemark.cluster.v1.AuthorityUpdate
+	(*AuthorityRecord)(nil),              // 109: tidemark.cluster.v1.AuthorityRecord
+	(*InformResponse)(nil),               // 110: tidemark.cluster.v1.InformResponse
+	(*CoordinationExecuteRequest)(nil),   // 111: tidemark.cluster.v1.CoordinationExecuteRequest
+	(*CoordinationExecuteResponse)(nil),  // 112: tidemark.cluster.v1.CoordinationExecuteResponse
+	(*CoordinationIndexRequest)(nil),     // 113: tidemark.cluster.v1.CoordinationIndexRequest
+	(*CoordinationIndexResponse)(nil),    // 114: tidemark.cluster.v1.CoordinationIndexResponse
+	(*CoordinationLeaseRequest)(nil),     // 115: tidemark.cluster.v1.CoordinationLeaseRequest
+	(*CoordinationLeaseResponse)(nil),    // 116: tidemark.cluster.v1.CoordinationLeaseResponse
+	(*CoordinationRenewAllRequest)(nil),  // 117: tidemark.cluster.v1.CoordinationRenewAllRequest
+	(*CoordinationRenewAllResponse)(nil), // 118: tidemark.cluster.v1.CoordinationRenewAllResponse
+	(*CoordinationLeader)(nil),           // 119: tidemark.cluster.v1.CoordinationLeader
+	(*WakeRequest)(nil),                  // 120: tidemark.cluster.v1.WakeRequest
+	(*WakeResponse)(nil),                 // 121: tidemark.cluster.v1.WakeResponse
+	(*ListCoreRequest)(nil),              // 122: tidemark.cluster.v1.ListCoreRequest
+	(*ListCoreResponse)(nil),             // 123: tidemark.cluster.v1.ListCoreResponse
+	(*CoreMemberState)(nil),              // 124: tidemark.cluster.v1.CoreMemberState
+	(*CheckRequest)(nil),                 // 125: tidemark.cluster.v1.CheckRequest
+	(*MemberHealth)(nil),                 // 126: tidemark.cluster.v1.MemberHealth
+	(*CoreFollower)(nil),                 // 127: tidemark.cluster.v1.CoreFollower
+	(*CoordinationAlarm)(nil),            // 128: tidemark.cluster.v1.CoordinationAlarm
+	(*CoreCandidate)(nil),                // 129: tidemark.cluster.v1.CoreCandidate
+	(*CoreChange)(nil),                   // 130: tidemark.cluster.v1.CoreChange
+	(*ChangeCoreRequest)(nil),            // 131: tidemark.cluster.v1.ChangeCoreRequest
+	(*CoreRefusal)(nil),                  // 132: tidemark.cluster.v1.CoreRefusal
+	(*ChangeCoreResponse)(nil),           // 133: tidemark.cluster.v1.ChangeCoreResponse
+	(*Backup)(nil),                       // 134: tidemark.cluster.v1.Backup
+	(*Restore)(nil),                      // 135: tidemark.cluster.v1.Restore
+	(*Renaming)(nil),                     // 136: tidemark.cluster.v1.Renaming
+	(*BackupProgress)(nil),               // 137: tidemark.cluster.v1.BackupProgress
+	(*CreateBackupRequest)(nil),          // 138: tidemark.cluster.v1.CreateBackupRequest
+	(*CreateBackupResponse)(nil),         // 139: tidemark.cluster.v1.CreateBackupResponse
+	(*BackupSchedule)(nil),               // 140: tidemark.cluster.v1.BackupSchedule
+	(*SetBackupScheduleRequest)(nil),     // 141: tidemark.cluster.v1.SetBackupScheduleRequest
+	(*SetBackupScheduleResponse)(nil),    // 142: tidemark.cluster.v1.SetBackupScheduleResponse
+	(*ListBackupSchedulesRequest)(nil),   // 143: tidemark.cluster.v1.ListBackupSchedulesRequest
+	(*ListBackupSchedulesResponse)(nil),  // 144: tidemark.cluster.v1.ListBackupSchedulesResponse
+	(*DeleteBackupScheduleRequest)(nil),  // 145: tidemark.cluster.v1.DeleteBackupScheduleRequest
+	(*DeleteBackupScheduleResponse)(nil), // 146: tidemark.cluster.v1.DeleteBackupScheduleResponse
+	(*ListBackupsRequest)(nil),           // 147: tidemark.cluster.v1.ListBackupsRequest
+	(*ListBackupsResponse)(nil),          // 148: tidemark.cluster.v1.ListBackupsResponse
+	(*CancelBackupRequest)(nil),          // 149: tidemark.cluster.v1.CancelBackupRequest
+	(*CancelBackupResponse)(nil),         // 150: tidemark.cluster.v1.CancelBackupResponse
+	(*LoadHistoryRequest)(nil),           // 151: tidemark.cluster.v1.LoadHistoryRequest
+	(*LoadHistoryResponse)(nil),          // 152: tidemark.cluster.v1.LoadHistoryResponse
+	(*LoadPoint)(nil),                    // 153: tidemark.cluster.v1.LoadPoint
+	(*RequestTimes)(nil),                 // 154: tidemark.cluster.v1.RequestTimes
+	(*LoadSlot)(nil),                     // 155: tidemark.cluster.v1.LoadSlot
+	(*diagnosispb.ExamineRequest)(nil),   // 156: tidemark.diagnosis.v1.ExamineRequest
+	(*diagnosispb.CollectRequest)(nil),   // 157: tidemark.diagnosis.v1.CollectRequest
+	(*diagnosispb.Examination)(nil),      // 158: tidemark.diagnosis.v1.Examination
+	(*diagnosispb.CollectResponse)(nil),  // 159: tidemark.diagnosis.v1.CollectResponse
 }
 var file_clusterpb_cluster_proto_depIdxs = []int32{
 	9,   // 0: tidemark.cluster.v1.Partition.replicas:type_name -> tidemark.cluster.v1.Replica
@@ -12734,7 +12773,7 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	7,   // 76: tidemark.cluster.v1.Order.consume:type_name -> tidemark.cluster.v1.Partition
 	28,  // 77: tidemark.cluster.v1.CoreHint.members:type_name -> tidemark.cluster.v1.CoreMembers
 	18,  // 78: tidemark.cluster.v1.LevelRefusal.level:type_name -> tidemark.cluster.v1.ClusterLevel
-	100, // 79: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
+	101, // 79: tidemark.cluster.v1.BootstrapHello.accepted:type_name -> tidemark.cluster.v1.Founding
 	17,  // 80: tidemark.cluster.v1.BootstrapHello.levels:type_name -> tidemark.cluster.v1.Levels
 	27,  // 81: tidemark.cluster.v1.Founding.members:type_name -> tidemark.cluster.v1.CoreMember
 	58,  // 82: tidemark.cluster.v1.AnnounceRequest.guard:type_name -> tidemark.cluster.v1.GuardReport
@@ -12744,40 +12783,40 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	18,  // 86: tidemark.cluster.v1.AnnounceResponse.level:type_name -> tidemark.cluster.v1.ClusterLevel
 	5,   // 87: tidemark.cluster.v1.GuardingRequest.do:type_name -> tidemark.cluster.v1.GuardingRequest.Do
 	57,  // 88: tidemark.cluster.v1.GuardingResponse.guard:type_name -> tidemark.cluster.v1.GuardState
-	105, // 89: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
-	105, // 90: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
-	108, // 91: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
-	108, // 92: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
+	106, // 89: tidemark.cluster.v1.GuardingResponse.open:type_name -> tidemark.cluster.v1.UnguardedServer
+	106, // 90: tidemark.cluster.v1.GuardingResponse.behind:type_name -> tidemark.cluster.v1.UnguardedServer
+	109, // 91: tidemark.cluster.v1.AuthorityUpdate.users:type_name -> tidemark.cluster.v1.AuthorityRecord
+	109, // 92: tidemark.cluster.v1.AuthorityUpdate.roles:type_name -> tidemark.cluster.v1.AuthorityRecord
 	28,  // 93: tidemark.cluster.v1.ListCoreResponse.members:type_name -> tidemark.cluster.v1.CoreMembers
-	123, // 94: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
-	128, // 95: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
-	129, // 96: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
+	124, // 94: tidemark.cluster.v1.ListCoreResponse.states:type_name -> tidemark.cluster.v1.CoreMemberState
+	129, // 95: tidemark.cluster.v1.ListCoreResponse.candidates:type_name -> tidemark.cluster.v1.CoreCandidate
+	130, // 96: tidemark.cluster.v1.ListCoreResponse.change:type_name -> tidemark.cluster.v1.CoreChange
 	27,  // 97: tidemark.cluster.v1.ListCoreResponse.removed:type_name -> tidemark.cluster.v1.CoreMember
-	125, // 98: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
-	126, // 99: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
-	127, // 100: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
+	126, // 98: tidemark.cluster.v1.CoreMemberState.health:type_name -> tidemark.cluster.v1.MemberHealth
+	127, // 99: tidemark.cluster.v1.MemberHealth.coordination_followers:type_name -> tidemark.cluster.v1.CoreFollower
+	128, // 100: tidemark.cluster.v1.MemberHealth.alarms:type_name -> tidemark.cluster.v1.CoordinationAlarm
 	22,  // 101: tidemark.cluster.v1.MemberHealth.round_trips:type_name -> tidemark.cluster.v1.PeerRoundTrip
 	6,   // 102: tidemark.cluster.v1.CoreRefusal.reason:type_name -> tidemark.cluster.v1.CoreRefusal.Reason
 	4,   // 103: tidemark.cluster.v1.Backup.state:type_name -> tidemark.cluster.v1.BackupState
 	12,  // 104: tidemark.cluster.v1.Backup.at:type_name -> tidemark.cluster.v1.Timestamp
-	136, // 105: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
-	134, // 106: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
-	135, // 107: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
+	137, // 105: tidemark.cluster.v1.Backup.progress:type_name -> tidemark.cluster.v1.BackupProgress
+	135, // 106: tidemark.cluster.v1.Backup.restore:type_name -> tidemark.cluster.v1.Restore
+	136, // 107: tidemark.cluster.v1.Restore.names:type_name -> tidemark.cluster.v1.Renaming
 	12,  // 108: tidemark.cluster.v1.Restore.at:type_name -> tidemark.cluster.v1.Timestamp
-	133, // 109: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
-	133, // 110: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	134, // 109: tidemark.cluster.v1.CreateBackupRequest.backup:type_name -> tidemark.cluster.v1.Backup
+	134, // 110: tidemark.cluster.v1.CreateBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
 	12,  // 111: tidemark.cluster.v1.BackupSchedule.last_at:type_name -> tidemark.cluster.v1.Timestamp
 	12,  // 112: tidemark.cluster.v1.BackupSchedule.full_at:type_name -> tidemark.cluster.v1.Timestamp
 	12,  // 113: tidemark.cluster.v1.BackupSchedule.log_at:type_name -> tidemark.cluster.v1.Timestamp
 	12,  // 114: tidemark.cluster.v1.BackupSchedule.log_round:type_name -> tidemark.cluster.v1.Timestamp
-	139, // 115: tidemark.cluster.v1.SetBackupScheduleRequest.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
-	139, // 116: tidemark.cluster.v1.SetBackupScheduleResponse.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
-	139, // 117: tidemark.cluster.v1.ListBackupSchedulesResponse.schedules:type_name -> tidemark.cluster.v1.BackupSchedule
-	133, // 118: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
-	133, // 119: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
-	152, // 120: tidemark.cluster.v1.LoadHistoryResponse.points:type_name -> tidemark.cluster.v1.LoadPoint
-	154, // 121: tidemark.cluster.v1.LoadHistoryResponse.slots:type_name -> tidemark.cluster.v1.LoadSlot
-	153, // 122: tidemark.cluster.v1.LoadPoint.took:type_name -> tidemark.cluster.v1.RequestTimes
+	140, // 115: tidemark.cluster.v1.SetBackupScheduleRequest.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	140, // 116: tidemark.cluster.v1.SetBackupScheduleResponse.schedule:type_name -> tidemark.cluster.v1.BackupSchedule
+	140, // 117: tidemark.cluster.v1.ListBackupSchedulesResponse.schedules:type_name -> tidemark.cluster.v1.BackupSchedule
+	134, // 118: tidemark.cluster.v1.ListBackupsResponse.backups:type_name -> tidemark.cluster.v1.Backup
+	134, // 119: tidemark.cluster.v1.CancelBackupResponse.backup:type_name -> tidemark.cluster.v1.Backup
+	153, // 120: tidemark.cluster.v1.LoadHistoryResponse.points:type_name -> tidemark.cluster.v1.LoadPoint
+	155, // 121: tidemark.cluster.v1.LoadHistoryResponse.slots:type_name -> tidemark.cluster.v1.LoadSlot
+	154, // 122: tidemark.cluster.v1.LoadPoint.took:type_name -> tidemark.cluster.v1.RequestTimes
 	24,  // 123: tidemark.cluster.v1.Cluster.Status:input_type -> tidemark.cluster.v1.StatusRequest
 	29,  // 124: tidemark.cluster.v1.Cluster.WatchTable:input_type -> tidemark.cluster.v1.WatchTableRequest
 	30,  // 125: tidemark.cluster.v1.Cluster.FollowTable:input_type -> tidemark.cluster.v1.FollowTableRequest
@@ -12798,38 +12837,38 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	80,  // 140: tidemark.cluster.v1.Cluster.Upgrade:input_type -> tidemark.cluster.v1.UpgradeRequest
 	84,  // 141: tidemark.cluster.v1.Cluster.ConfirmRecovery:input_type -> tidemark.cluster.v1.ConfirmRecoveryRequest
 	49,  // 142: tidemark.cluster.v1.Cluster.ListKeyspaces:input_type -> tidemark.cluster.v1.ListKeyspacesRequest
-	121, // 143: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
-	130, // 144: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
+	122, // 143: tidemark.cluster.v1.Cluster.ListCore:input_type -> tidemark.cluster.v1.ListCoreRequest
+	131, // 144: tidemark.cluster.v1.Cluster.ChangeCore:input_type -> tidemark.cluster.v1.ChangeCoreRequest
 	41,  // 145: tidemark.cluster.v1.Cluster.SetConsumer:input_type -> tidemark.cluster.v1.SetConsumerRequest
 	43,  // 146: tidemark.cluster.v1.Cluster.GetConsumer:input_type -> tidemark.cluster.v1.GetConsumerRequest
 	45,  // 147: tidemark.cluster.v1.Cluster.ListConsumers:input_type -> tidemark.cluster.v1.ListConsumersRequest
 	47,  // 148: tidemark.cluster.v1.Cluster.DeleteConsumer:input_type -> tidemark.cluster.v1.DeleteConsumerRequest
-	137, // 149: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
-	146, // 150: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
-	148, // 151: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
-	140, // 152: tidemark.cluster.v1.Cluster.SetBackupSchedule:input_type -> tidemark.cluster.v1.SetBackupScheduleRequest
-	142, // 153: tidemark.cluster.v1.Cluster.ListBackupSchedules:input_type -> tidemark.cluster.v1.ListBackupSchedulesRequest
-	144, // 154: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:input_type -> tidemark.cluster.v1.DeleteBackupScheduleRequest
-	155, // 155: tidemark.cluster.v1.Cluster.Examine:input_type -> tidemark.diagnosis.v1.ExamineRequest
-	156, // 156: tidemark.cluster.v1.Cluster.Collect:input_type -> tidemark.diagnosis.v1.CollectRequest
+	138, // 149: tidemark.cluster.v1.Cluster.CreateBackup:input_type -> tidemark.cluster.v1.CreateBackupRequest
+	147, // 150: tidemark.cluster.v1.Cluster.ListBackups:input_type -> tidemark.cluster.v1.ListBackupsRequest
+	149, // 151: tidemark.cluster.v1.Cluster.CancelBackup:input_type -> tidemark.cluster.v1.CancelBackupRequest
+	141, // 152: tidemark.cluster.v1.Cluster.SetBackupSchedule:input_type -> tidemark.cluster.v1.SetBackupScheduleRequest
+	143, // 153: tidemark.cluster.v1.Cluster.ListBackupSchedules:input_type -> tidemark.cluster.v1.ListBackupSchedulesRequest
+	145, // 154: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:input_type -> tidemark.cluster.v1.DeleteBackupScheduleRequest
+	156, // 155: tidemark.cluster.v1.Cluster.Examine:input_type -> tidemark.diagnosis.v1.ExamineRequest
+	157, // 156: tidemark.cluster.v1.Cluster.Collect:input_type -> tidemark.diagnosis.v1.CollectRequest
 	53,  // 157: tidemark.cluster.v1.Cluster.ListPartitions:input_type -> tidemark.cluster.v1.ListPartitionsRequest
-	150, // 158: tidemark.cluster.v1.Cluster.LoadHistory:input_type -> tidemark.cluster.v1.LoadHistoryRequest
+	151, // 158: tidemark.cluster.v1.Cluster.LoadHistory:input_type -> tidemark.cluster.v1.LoadHistoryRequest
 	55,  // 159: tidemark.cluster.v1.Core.RegisterNode:input_type -> tidemark.cluster.v1.RegisterNodeRequest
 	59,  // 160: tidemark.cluster.v1.Core.Heartbeat:input_type -> tidemark.cluster.v1.HeartbeatRequest
-	101, // 161: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
+	102, // 161: tidemark.cluster.v1.Core.Announce:input_type -> tidemark.cluster.v1.AnnounceRequest
 	28,  // 162: tidemark.cluster.v1.Core.Inform:input_type -> tidemark.cluster.v1.CoreMembers
-	119, // 163: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
+	120, // 163: tidemark.cluster.v1.Core.Wake:input_type -> tidemark.cluster.v1.WakeRequest
 	31,  // 164: tidemark.cluster.v1.Core.WatchMetadata:input_type -> tidemark.cluster.v1.WatchMetadataRequest
-	103, // 165: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
-	124, // 166: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
-	106, // 167: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
-	110, // 168: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
-	112, // 169: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
-	114, // 170: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	114, // 171: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
-	116, // 172: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
-	99,  // 173: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
-	100, // 174: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
+	104, // 165: tidemark.cluster.v1.Core.Guarding:input_type -> tidemark.cluster.v1.GuardingRequest
+	125, // 166: tidemark.cluster.v1.Core.Check:input_type -> tidemark.cluster.v1.CheckRequest
+	107, // 167: tidemark.cluster.v1.Authority.Follow:input_type -> tidemark.cluster.v1.AuthorityAsk
+	111, // 168: tidemark.cluster.v1.Coordination.Execute:input_type -> tidemark.cluster.v1.CoordinationExecuteRequest
+	113, // 169: tidemark.cluster.v1.Coordination.Index:input_type -> tidemark.cluster.v1.CoordinationIndexRequest
+	115, // 170: tidemark.cluster.v1.Coordination.Renew:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	115, // 171: tidemark.cluster.v1.Coordination.TimeToLive:input_type -> tidemark.cluster.v1.CoordinationLeaseRequest
+	117, // 172: tidemark.cluster.v1.Coordination.RenewAll:input_type -> tidemark.cluster.v1.CoordinationRenewAllRequest
+	100, // 173: tidemark.cluster.v1.Bootstrap.Hello:input_type -> tidemark.cluster.v1.BootstrapHello
+	101, // 174: tidemark.cluster.v1.Bootstrap.Accept:input_type -> tidemark.cluster.v1.Founding
 	25,  // 175: tidemark.cluster.v1.Cluster.Status:output_type -> tidemark.cluster.v1.StatusResponse
 	32,  // 176: tidemark.cluster.v1.Cluster.WatchTable:output_type -> tidemark.cluster.v1.TableUpdate
 	32,  // 177: tidemark.cluster.v1.Cluster.FollowTable:output_type -> tidemark.cluster.v1.TableUpdate
@@ -12850,38 +12889,38 @@ var file_clusterpb_cluster_proto_depIdxs = []int32{
 	81,  // 192: tidemark.cluster.v1.Cluster.Upgrade:output_type -> tidemark.cluster.v1.UpgradeResponse
 	86,  // 193: tidemark.cluster.v1.Cluster.ConfirmRecovery:output_type -> tidemark.cluster.v1.ConfirmRecoveryResponse
 	50,  // 194: tidemark.cluster.v1.Cluster.ListKeyspaces:output_type -> tidemark.cluster.v1.ListKeyspacesResponse
-	122, // 195: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
-	132, // 196: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
+	123, // 195: tidemark.cluster.v1.Cluster.ListCore:output_type -> tidemark.cluster.v1.ListCoreResponse
+	133, // 196: tidemark.cluster.v1.Cluster.ChangeCore:output_type -> tidemark.cluster.v1.ChangeCoreResponse
 	42,  // 197: tidemark.cluster.v1.Cluster.SetConsumer:output_type -> tidemark.cluster.v1.SetConsumerResponse
 	44,  // 198: tidemark.cluster.v1.Cluster.GetConsumer:output_type -> tidemark.cluster.v1.GetConsumerResponse
 	46,  // 199: tidemark.cluster.v1.Cluster.ListConsumers:output_type -> tidemark.cluster.v1.ListConsumersResponse
 	48,  // 200: tidemark.cluster.v1.Cluster.DeleteConsumer:output_type -> tidemark.cluster.v1.DeleteConsumerResponse
-	138, // 201: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
-	147, // 202: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
-	149, // 203: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
-	141, // 204: tidemark.cluster.v1.Cluster.SetBackupSchedule:output_type -> tidemark.cluster.v1.SetBackupScheduleResponse
-	143, // 205: tidemark.cluster.v1.Cluster.ListBackupSchedules:output_type -> tidemark.cluster.v1.ListBackupSchedulesResponse
-	145, // 206: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:output_type -> tidemark.cluster.v1.DeleteBackupScheduleResponse
-	157, // 207: tidemark.cluster.v1.Cluster.Examine:output_type -> tidemark.diagnosis.v1.Examination
-	158, // 208: tidemark.cluster.v1.Cluster.Collect:output_type -> tidemark.diagnosis.v1.CollectResponse
+	139, // 201: tidemark.cluster.v1.Cluster.CreateBackup:output_type -> tidemark.cluster.v1.CreateBackupResponse
+	148, // 202: tidemark.cluster.v1.Cluster.ListBackups:output_type -> tidemark.cluster.v1.ListBackupsResponse
+	150, // 203: tidemark.cluster.v1.Cluster.CancelBackup:output_type -> tidemark.cluster.v1.CancelBackupResponse
+	142, // 204: tidemark.cluster.v1.Cluster.SetBackupSchedule:output_type -> tidemark.cluster.v1.SetBackupScheduleResponse
+	144, // 205: tidemark.cluster.v1.Cluster.ListBackupSchedules:output_type -> tidemark.cluster.v1.ListBackupSchedulesResponse
+	146, // 206: tidemark.cluster.v1.Cluster.DeleteBackupSchedule:output_type -> tidemark.cluster.v1.DeleteBackupScheduleResponse
+	158, // 207: tidemark.cluster.v1.Cluster.Examine:output_type -> tidemark.diagnosis.v1.Examination
+	159, // 208: tidemark.cluster.v1.Cluster.Collect:output_type -> tidemark.diagnosis.v1.CollectResponse
 	54,  // 209: tidemark.cluster.v1.Cluster.ListPartitions:output_type -> tidemark.cluster.v1.PartitionInfo
-	151, // 210: tidemark.cluster.v1.Cluster.LoadHistory:output_type -> tidemark.cluster.v1.LoadHistoryResponse
+	152, // 210: tidemark.cluster.v1.Cluster.LoadHistory:output_type -> tidemark.cluster.v1.LoadHistoryResponse
 	56,  // 211: tidemark.cluster.v1.Core.RegisterNode:output_type -> tidemark.cluster.v1.RegisterNodeResponse
 	64,  // 212: tidemark.cluster.v1.Core.Heartbeat:output_type -> tidemark.cluster.v1.HeartbeatResponse
-	102, // 213: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
-	109, // 214: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
-	120, // 215: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
+	103, // 213: tidemark.cluster.v1.Core.Announce:output_type -> tidemark.cluster.v1.AnnounceResponse
+	110, // 214: tidemark.cluster.v1.Core.Inform:output_type -> tidemark.cluster.v1.InformResponse
+	121, // 215: tidemark.cluster.v1.Core.Wake:output_type -> tidemark.cluster.v1.WakeResponse
 	32,  // 216: tidemark.cluster.v1.Core.WatchMetadata:output_type -> tidemark.cluster.v1.TableUpdate
-	104, // 217: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
-	125, // 218: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
-	107, // 219: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
-	111, // 220: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
-	113, // 221: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
-	115, // 222: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	115, // 223: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
-	117, // 224: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
-	99,  // 225: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
-	99,  // 226: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
+	105, // 217: tidemark.cluster.v1.Core.Guarding:output_type -> tidemark.cluster.v1.GuardingResponse
+	126, // 218: tidemark.cluster.v1.Core.Check:output_type -> tidemark.cluster.v1.MemberHealth
+	108, // 219: tidemark.cluster.v1.Authority.Follow:output_type -> tidemark.cluster.v1.AuthorityUpdate
+	112, // 220: tidemark.cluster.v1.Coordination.Execute:output_type -> tidemark.cluster.v1.CoordinationExecuteResponse
+	114, // 221: tidemark.cluster.v1.Coordination.Index:output_type -> tidemark.cluster.v1.CoordinationIndexResponse
+	116, // 222: tidemark.cluster.v1.Coordination.Renew:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	116, // 223: tidemark.cluster.v1.Coordination.TimeToLive:output_type -> tidemark.cluster.v1.CoordinationLeaseResponse
+	118, // 224: tidemark.cluster.v1.Coordination.RenewAll:output_type -> tidemark.cluster.v1.CoordinationRenewAllResponse
+	100, // 225: tidemark.cluster.v1.Bootstrap.Hello:output_type -> tidemark.cluster.v1.BootstrapHello
+	100, // 226: tidemark.cluster.v1.Bootstrap.Accept:output_type -> tidemark.cluster.v1.BootstrapHello
 	175, // [175:227] is the sub-list for method output_type
 	123, // [123:175] is the sub-list for method input_type
 	123, // [123:123] is the sub-list for extension type_name
@@ -12898,15 +12937,15 @@ func file_clusterpb_cluster_proto_init() {
 	file_clusterpb_cluster_proto_msgTypes[30].OneofWrappers = []any{}
 	file_clusterpb_cluster_proto_msgTypes[73].OneofWrappers = []any{}
 	file_clusterpb_cluster_proto_msgTypes[87].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[101].OneofWrappers = []any{}
-	file_clusterpb_cluster_proto_msgTypes[133].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[102].OneofWrappers = []any{}
+	file_clusterpb_cluster_proto_msgTypes[134].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_clusterpb_cluster_proto_rawDesc), len(file_clusterpb_cluster_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   148,
+			NumMessages:   149,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -66,6 +66,11 @@ const (
 //
 // Cluster is served by every server, core or node, to clients. What a server does not know it asks
 // of the core.
+//
+// The idempotency level of a method says what the loss of an answer means: nothing for a method
+// with NO_SIDE_EFFECTS. A call that is IDEMPOTENT and is made again, with the same id in the metadata
+// field `tidemark-call`, has the answer of the first. The outcome of other calls is unknown then
+// (OutcomeUnknown).
 type ClusterClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as
@@ -551,6 +556,11 @@ func (c *clusterClient) LoadHistory(ctx context.Context, in *LoadHistoryRequest,
 //
 // Cluster is served by every server, core or node, to clients. What a server does not know it asks
 // of the core.
+//
+// The idempotency level of a method says what the loss of an answer means: nothing for a method
+// with NO_SIDE_EFFECTS. A call that is IDEMPOTENT and is made again, with the same id in the metadata
+// field `tidemark-call`, has the answer of the first. The outcome of other calls is unknown then
+// (OutcomeUnknown).
 type ClusterServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Table streams the partition table of one keyspace, or of all: first everything, then changes as

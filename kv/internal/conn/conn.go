@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/route"
 	"github.com/tidemarkdb/tidemark/range/route/calltrace"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/outcome"
 	"github.com/tidemarkdb/tidemark/txn/committer"
 )
 
@@ -97,16 +99,19 @@ func (c *Conn) BoundLonger(ctx context.Context, longer time.Duration) (context.C
 func noCancel() {}
 
 // Ask makes one call of the Cluster service, to any server that answers, within the request
-// timeout. The request must be idempotent.
+// timeout. An error says whether the call may have been executed (outcome.IsUnknown).
 func Ask[Q, R any](ctx context.Context, c *Conn, method func(clusterpb.ClusterClient,
 	context.Context, *Q, ...grpc.CallOption) (*R, error), request *Q) (answer *R, err error) {
 	ctx, cancel := c.Bound(ctx)
 	defer cancel()
+	attempts := outcome.Of(any(request).(proto.Message))
+	ctx = outcome.WithID(ctx, c.Random()|1)
 	err = c.Sender.Admin(ctx, func(ctx context.Context, cluster clusterpb.ClusterClient) error {
-		answer, err = method(cluster, ctx, request)
+		answer, err = method(cluster, ctx, request, attempts.Option())
+		attempts.Note(err)
 		return err
 	})
-	return answer, err
+	return answer, attempts.Error(err)
 }
 
 // Partitions lists the partitions of a keyspace, or for an empty name the partitions of all

@@ -85,6 +85,8 @@ func (b *Backups) Create(
 			running, maxRunning)
 	}
 	ops := append(forgotten(all), store.Put(key(one.Id), meta.Encode(one)))
+	answer := &clusterpb.CreateBackupResponse{Backup: record{one, 1}.shown(nil)}
+	meta.Answer(ctx, answer)
 	ok, err := b.meta.Commit(ctx, []*storepb.Compare{store.Absent(key(one.Id))}, ops...)
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (b *Backups) Create(
 	b.config.Logger.Info("a backup was asked for", "backup", one.Id, "target", one.Target,
 		"parent", one.Parent)
 	b.poke()
-	return &clusterpb.CreateBackupResponse{Backup: record{one, 1}.shown(nil)}, nil
+	return answer, nil
 }
 
 // same reports whether two records belong to the same request. asked is the request as it came: it

@@ -148,6 +148,7 @@ func (b *Backups) changeSchedule(ctx context.Context, v *store.View,
 		s.Paused = *r.Paused
 	}
 	s.Now = s.Now || r.Now
+	meta.Answer(ctx, &clusterpb.SetBackupScheduleResponse{Schedule: s.shown("")})
 	ok, err := b.writeSchedule(ctx, s)
 	return s, ok, err
 }
@@ -182,7 +183,7 @@ func (b *Backups) putSchedule(ctx context.Context, v *store.View,
 		if before.Target == s.Target { // existing backups can be continued
 			s.Last, s.LastAt, s.FullAt, s.Running = before.Last, before.LastAt, before.FullAt, before.Running
 			s.Error, s.ErrorUnixMs, s.Failures = before.Error, before.ErrorUnixMs, before.Failures
-			s.Broken = before.Broken
+			s.Broken, s.Now = before.Broken, before.Now
 		}
 		if sameLog(before.BackupSchedule, s.BackupSchedule) {
 			s.Log, s.LogAt, s.LogRound, s.Identity = before.Log, before.LogAt, before.LogRound,
@@ -197,8 +198,9 @@ func (b *Backups) putSchedule(ctx context.Context, v *store.View,
 		if err := b.newLog(&s); err != nil {
 			return s, false, err
 		}
-		s.Now = s.Last != "" // with the log, moments after the next backup can be restored
+		s.Now = s.Now || s.Last != "" // with the log, moments after the next backup can be restored
 	}
+	meta.Answer(ctx, &clusterpb.SetBackupScheduleResponse{Schedule: s.shown("")})
 	ok, err := b.writeSchedule(ctx, s)
 	return s, ok, err
 }
@@ -298,6 +300,8 @@ func (b *Backups) DeleteSchedule(
 		if err := b.config.Maker.Release(ctx, s.BackupSchedule); err != nil {
 			return nil, err
 		}
+		answer := new(clusterpb.DeleteBackupScheduleResponse)
+		meta.Answer(ctx, answer)
 		ok, err := b.meta.Commit(ctx, []*storepb.Compare{s.unchanged()},
 			store.Delete(scheduleKey(s.Name)))
 		if err != nil {
@@ -307,7 +311,7 @@ func (b *Backups) DeleteSchedule(
 			b.config.Logger.Info("a schedule of backups was deleted", "schedule", s.Name)
 			b.poke()
 			b.logs.poke()
-			return new(clusterpb.DeleteBackupScheduleResponse), nil
+			return answer, nil
 		}
 	}
 	return nil, meta.Conflict("schedule " + r.GetName())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/outcome"
 )
 
 // forwarding is a connection that sends calls of the service Cluster to the present leader.
@@ -20,10 +22,16 @@ type forwarding struct{ client *Client }
 func (f forwarding) Invoke(
 	ctx context.Context, method string, request, response any, options ...grpc.CallOption,
 ) error {
-	return f.client.call(Forwarded(ctx), func(ctx context.Context, conn *grpc.ClientConn) error {
+	attempts := outcome.Of(request.(proto.Message))
+	ctx = outcome.WithID(Forwarded(ctx), f.client.config.Random()|1)
+	err := f.client.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		proto.Reset(response.(proto.Message)) // an earlier attempt may have left a part of an answer
-		return conn.Invoke(ctx, method, request, response, options...)
+		err := conn.Invoke(ctx, method, request, response,
+			append(slices.Clone(options), attempts.Option())...)
+		attempts.Note(err)
+		return err
 	})
+	return attempts.Error(err)
 }
 
 // NewStream implements grpc.ClientConnInterface. It always fails: streams do not use this

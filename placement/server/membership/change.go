@@ -67,6 +67,8 @@ func (s *Membership) Change(
 	}
 	g.Id, g.CreatedUnixMs = ids.Operator, time.Now().UnixMilli()
 	ids.Operator++
+	answer := &clusterpb.ChangeCoreResponse{Change: g.Id}
+	meta.Answer(ctx, answer)
 	ok, err := s.meta.Commit(ctx,
 		[]*storepb.Compare{store.ModifiedAt([]byte(meta.CoreGoalKey), revision),
 			store.ModifiedAt([]byte(meta.IDsKey), idsRevision)},
@@ -82,7 +84,7 @@ func (s *Membership) Change(
 		describeGoal(g))
 	s.core.setStep(0, roster.Step{})
 	s.core.poke()
-	return &clusterpb.ChangeCoreResponse{Change: g.Id}, nil
+	return answer, nil
 }
 
 // goalOf returns the goal of a request. It returns nil if the goal is reached already.

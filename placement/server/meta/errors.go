@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/outcome"
 )
 
 // Refused returns the answer of a member that does not lead.
@@ -32,6 +33,15 @@ func (r *Records) Status(err error) error {
 		return nil
 	case errors.As(err, &not):
 		return r.Refused(not.Leader)
+	case errors.Is(err, store.ErrOutcomeUnknown):
+		code := codes.Unavailable
+		switch {
+		case errors.Is(err, context.Canceled):
+			code = codes.Canceled
+		case errors.Is(err, context.DeadlineExceeded):
+			code = codes.DeadlineExceeded
+		}
+		return outcome.Unknown(code, "the core: "+err.Error(), &clusterpb.CoreHint{})
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
@@ -43,8 +53,7 @@ func (r *Records) Status(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
-	// Every other error comes from a temporary state of the core. A retry is safe, because requests
-	// that must not be done twice carry tokens (package keyspaces).
+	// Every other error comes from a temporary state of the core, and nothing was done.
 	return hint.Unavailable("the core: %v", err)
 }
 

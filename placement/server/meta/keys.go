@@ -37,6 +37,7 @@ const (
 	NamePrefix      = ReservedPrefix + "name/"      // name of a keyspace -> its id
 	CreationPrefix  = ReservedPrefix + "creation/"  // keyspace -> serverpb.Creation
 	TokenPrefix     = ReservedPrefix + "token/"     // number modulo MaxTokens -> serverpb.Token
+	callPrefix      = ReservedPrefix + "call/"      // id modulo MaxCalls -> serverpb.Call
 	CoreGoalKey     = ReservedPrefix + "core"       // serverpb.CoreGoal; absent: nothing is under way
 	OperatorPrefix  = ReservedPrefix + "operator/"  // partition -> serverpb.Operator
 	HeldPrefix      = ReservedPrefix + "held/"      // partition -> the one whose operator merges it
@@ -68,8 +69,9 @@ const (
 	MaxTextBytes = 1024
 	// Chunk is the number of partitions that one transaction writes or removes.
 	Chunk = 256
-	// MaxTokens is the number of creations and drops that are remembered.
-	MaxTokens = 1024
+	// MaxTokens is the number of creations and drops that are remembered. MaxCalls is that of other
+	// calls of the service Cluster.
+	MaxTokens, MaxCalls = 1024, 1024
 
 	// nodeLeases is the first id of nodes' leases. Clients are unlikely to choose ids in this range.
 	nodeLeases = 0x7469_6465_0000_0000
@@ -96,6 +98,9 @@ func NameKey(name string) []byte { return []byte(NamePrefix + name) }
 func TokenKey(number uint64) []byte {
 	return fmt.Appendf(nil, "%s%04x", TokenPrefix, number%MaxTokens)
 }
+
+// CallKey is the key of the record of a call with an id.
+func CallKey(id uint64) []byte { return fmt.Appendf(nil, "%s%04x", callPrefix, id%MaxCalls) }
 
 // NodeLease is the id of a node's lease.
 func NodeLease(id keys.NodeID) int64 { return nodeLeases + int64(id) }

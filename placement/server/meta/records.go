@@ -106,6 +106,7 @@ func (r *Records) ViewInTurn(ctx context.Context) (*store.View, func(), error) {
 func (r *Records) Commit(
 	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
 ) (bool, error) {
+	conditions, ops = remember(ctx, conditions, ops)
 	result, err := r.store.Do(ctx, store.If(conditions, ops, nil))
 	if err != nil {
 		return false, r.Status(err)

@@ -71,7 +71,8 @@ func (s *Nodes) SetStatus(
 		return nil, status.Errorf(codes.FailedPrecondition, "node %d cannot be decommissioned: %s",
 			r.Node, strings.Join(out.Obstacles, "; "))
 	}
-	n.Status = r.Status
+	n.Status, out.Status = r.Status, r.Status
+	meta.Answer(ctx, out)
 	ok, err := s.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "node", ToNode: r.Node,
 		Reason:  "asked for",
 		Outcome: "is " + meta.StatusText(r.Status) + " now"},
@@ -85,6 +86,5 @@ func (s *Nodes) SetStatus(
 	}
 	s.config.Logger.Info("node changes its status", "node", id, "before", meta.StatusText(out.Before),
 		"status", meta.StatusText(n.Status))
-	out.Status = n.Status
 	return out, nil
 }

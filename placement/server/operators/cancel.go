@@ -43,6 +43,8 @@ func (s *Operators) Cancel(
 	if err := s.markCancelled(v, o, "asked for"); err != nil {
 		return nil, s.meta.Status(err)
 	}
+	answer := new(clusterpb.CancelOperatorResponse)
+	meta.Answer(ctx, answer)
 	ok, err := s.meta.Commit(ctx, []*storepb.Compare{store.ModifiedAt(key, revision)},
 		store.Put(key, meta.Encode(o)))
 	if err != nil {
@@ -54,5 +56,5 @@ func (s *Operators) Cancel(
 	s.config.Logger.Info("operator is cancelled", "operator", o.Id, "partition", o.Partition)
 	s.reports.BeginOperator(o)
 	s.config.Poke()
-	return &clusterpb.CancelOperatorResponse{}, nil
+	return answer, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tidemarkdb/tidemark/placement/planner"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
@@ -11,6 +13,7 @@ import (
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
 // giveReasons copies the reasons of the planner into a stored operator.
@@ -48,6 +51,7 @@ func (s *Operators) begin(ctx context.Context, o *serverpb.Operator,
 			store.Absent(meta.HeldKey(right)))
 		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))
 	}
+	meta.Answer(ctx, answerOf(o))
 	ok, err := s.meta.Commit(ctx, conditions, ops...)
 	if err != nil {
 		return err
@@ -61,6 +65,19 @@ func (s *Operators) begin(ctx context.Context, o *serverpb.Operator,
 	s.reports.BeginOperator(o)
 	s.config.Poke()
 	return nil
+}
+
+// answerOf returns the answer to the call that asked for an operator.
+func answerOf(o *serverpb.Operator) proto.Message {
+	switch {
+	case steps.Merges(o):
+		return &clusterpb.MergePartitionResponse{Operator: o.Id, Partition: o.Partition, Right: o.Right}
+	case steps.Splits(o):
+		return &clusterpb.SplitPartitionResponse{Operator: o.Id, Partition: o.Partition, Child: o.Child}
+	case o.AddNode == 0:
+		return &clusterpb.TransferLeaderResponse{Operator: o.Id}
+	}
+	return &clusterpb.MoveReplicaResponse{Operator: o.Id}
 }
 
 // GiveUp cancels an operator, if it still exists.

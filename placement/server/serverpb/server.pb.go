@@ -524,6 +524,70 @@ func (x *Token) GetDrop() bool {
 	return false
 }
 
+// Call is a call of the service Cluster that has changed something, so that it takes effect once
+// although its caller repeats it.
+type Call struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id that the caller has chosen, and the SHA-256 of the request.
+	Id      uint64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	Request []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	// The encoded answer.
+	Answer        []byte `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_server_serverpb_server_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_server_serverpb_server_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Call) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Call) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *Call) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 // Server is the data directory behind a node id.
 type Server struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -534,7 +598,7 @@ type Server struct {
 
 func (x *Server) Reset() {
 	*x = Server{}
-	mi := &file_server_serverpb_server_proto_msgTypes[4]
+	mi := &file_server_serverpb_server_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +610,7 @@ func (x *Server) String() string {
 func (*Server) ProtoMessage() {}
 
 func (x *Server) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[4]
+	mi := &file_server_serverpb_server_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +623,7 @@ func (x *Server) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Server.ProtoReflect.Descriptor instead.
 func (*Server) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{4}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Server) GetServer() uint64 {
@@ -589,7 +653,7 @@ type CoreGoal struct {
 
 func (x *CoreGoal) Reset() {
 	*x = CoreGoal{}
-	mi := &file_server_serverpb_server_proto_msgTypes[5]
+	mi := &file_server_serverpb_server_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +665,7 @@ func (x *CoreGoal) String() string {
 func (*CoreGoal) ProtoMessage() {}
 
 func (x *CoreGoal) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[5]
+	mi := &file_server_serverpb_server_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +678,7 @@ func (x *CoreGoal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoreGoal.ProtoReflect.Descriptor instead.
 func (*CoreGoal) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{5}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CoreGoal) GetId() uint64 {
@@ -684,7 +748,7 @@ type Level struct {
 
 func (x *Level) Reset() {
 	*x = Level{}
-	mi := &file_server_serverpb_server_proto_msgTypes[6]
+	mi := &file_server_serverpb_server_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +760,7 @@ func (x *Level) String() string {
 func (*Level) ProtoMessage() {}
 
 func (x *Level) ProtoReflect() protoreflect.Message {
-	mi := &file_server_serverpb_server_proto_msgTypes[6]
+	mi := &file_server_serverpb_server_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +773,7 @@ func (x *Level) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Level.ProtoReflect.Descriptor instead.
 func (*Level) Descriptor() ([]byte, []int) {
-	return file_server_serverpb_server_proto_rawDescGZIP(), []int{6}
+	return file_server_serverpb_server_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Level) GetActive() uint32 {
@@ -806,7 +870,11 @@ const file_server_serverpb_server_proto_rawDesc = "" +
 	"\x05token\x18\x01 \x01(\x06R\x05token\x12\x18\n" +
 	"\arequest\x18\x02 \x01(\fR\arequest\x12\x1a\n" +
 	"\bkeyspace\x18\x03 \x01(\rR\bkeyspace\x12\x12\n" +
-	"\x04drop\x18\x04 \x01(\bR\x04drop\" \n" +
+	"\x04drop\x18\x04 \x01(\bR\x04drop\"H\n" +
+	"\x04Call\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\fR\arequest\x12\x16\n" +
+	"\x06answer\x18\x03 \x01(\fR\x06answer\" \n" +
 	"\x06Server\x12\x16\n" +
 	"\x06server\x18\x01 \x01(\x06R\x06server\"\xea\x01\n" +
 	"\bCoreGoal\x12\x0e\n" +
@@ -839,15 +907,16 @@ func file_server_serverpb_server_proto_rawDescGZIP() []byte {
 	return file_server_serverpb_server_proto_rawDescData
 }
 
-var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_server_serverpb_server_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_server_serverpb_server_proto_goTypes = []any{
 	(*Ids)(nil),      // 0: tidemark.placement.v1.Ids
 	(*Operator)(nil), // 1: tidemark.placement.v1.Operator
 	(*Creation)(nil), // 2: tidemark.placement.v1.Creation
 	(*Token)(nil),    // 3: tidemark.placement.v1.Token
-	(*Server)(nil),   // 4: tidemark.placement.v1.Server
-	(*CoreGoal)(nil), // 5: tidemark.placement.v1.CoreGoal
-	(*Level)(nil),    // 6: tidemark.placement.v1.Level
+	(*Call)(nil),     // 4: tidemark.placement.v1.Call
+	(*Server)(nil),   // 5: tidemark.placement.v1.Server
+	(*CoreGoal)(nil), // 6: tidemark.placement.v1.CoreGoal
+	(*Level)(nil),    // 7: tidemark.placement.v1.Level
 }
 var file_server_serverpb_server_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -868,7 +937,7 @@ func file_server_serverpb_server_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_server_serverpb_server_proto_rawDesc), len(file_server_serverpb_server_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,84 @@
+package meta
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tidemarkdb/tidemark/placement/server/serverpb"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
+)
+
+// Calls that take effect once.
+//
+// A caller that gets no answer makes its call again, with the same id. The member that leads then
+// must not make a second change. So a change and its answer are one commit (Commit), and a call
+// whose id has an answer gets that answer.
+
+// maxAnswer limits an answer that is remembered, in bytes.
+const maxAnswer = 64 << 10
+
+// once is a call that takes effect once.
+type once struct {
+	id      uint64
+	request []byte
+	// revision is that of the place of the answer, before the call.
+	revision uint64
+	// answer is set before the commit of the change.
+	answer proto.Message
+}
+
+type onceKey struct{}
+
+// Once returns the context of a call with an id. If a call with this id and request has been
+// answered before, Once returns true and sets answer. Id 0 stands for a call without an id. Only
+// the newest calls are remembered, MaxCalls of them at most.
+func (r *Records) Once(ctx context.Context, id uint64, request, answer proto.Message) (
+	_ context.Context, answered bool, err error) {
+	if id == 0 {
+		return ctx, false, nil
+	}
+	v, err := r.View(ctx)
+	if err != nil {
+		return ctx, false, err
+	}
+	sum := sha256.Sum256(append([]byte(request.ProtoReflect().Descriptor().FullName()),
+		Encode(request)...))
+	before := &serverpb.Call{}
+	revision, err := Load(v, CallKey(id), before)
+	if err != nil {
+		return ctx, false, r.Status(err)
+	}
+	if before.Id == id && bytes.Equal(before.Request, sum[:]) {
+		if err := proto.Unmarshal(before.Answer, answer); err != nil {
+			return ctx, false, r.Status(fmt.Errorf("the answer of call %016x: %w", id, err))
+		}
+		return ctx, true, nil
+	}
+	return context.WithValue(ctx, onceKey{}, &once{id, sum[:], revision, nil}), false, nil
+}
+
+// Answer sets the answer of a call, before the Commit of its change.
+func Answer(ctx context.Context, answer proto.Message) {
+	if o, ok := ctx.Value(onceKey{}).(*once); ok {
+		o.answer = answer
+	}
+}
+
+// remember returns the conditions and operations of a commit, with those that remember the answer of
+// the call of ctx.
+func remember(ctx context.Context, conditions []*storepb.Compare, ops []*storepb.Op,
+) ([]*storepb.Compare, []*storepb.Op) {
+	o, ok := ctx.Value(onceKey{}).(*once)
+	if !ok || o.answer == nil || proto.Size(o.answer) > maxAnswer {
+		return conditions, ops
+	}
+	key := CallKey(o.id)
+	call := &serverpb.Call{Id: o.id, Request: o.request, Answer: Encode(o.answer)}
+	return append(conditions[:len(conditions):len(conditions)], store.ModifiedAt(key, o.revision)),
+		append(ops[:len(ops):len(ops)], store.Put(key, Encode(call)))
+}
