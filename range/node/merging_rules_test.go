@@ -436,6 +436,24 @@ func TestMergeOfAnotherEpoch(t *testing.T) {
 	})
 }
 
+// A right partition that was frozen by a node that makes the attempt no longer, because it has
+// stopped or lost its leadership, is thawed: the one that leads the left partition takes the attempt
+// back.
+func TestFreezeWithoutAttemptEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMergeTest(t, 3)
+		s.freeze()
+		s.c.await("the attempt is taken back", 5*time.Minute, func() bool {
+			node, _ := s.c.leaderOf(s.right)
+			return node != 0 && s.hosted(node, s.right).Replica.Descriptor().GetFrozen() == nil
+		})
+		for i := range splitKeys {
+			s.put(key(i), "after")
+		}
+		s.check()
+	})
+}
+
 // brokenRight is a replica whose log cannot be read.
 type brokenRight struct{ replica.Right }
 
