@@ -260,6 +260,34 @@ func TestHandedOverTwice(t *testing.T) {
 	})
 }
 
+// A leader that wanted to hand over its leadership, and leads on in the same term, does not propose
+// again what it has proposed for another member.
+func TestHandedOverAroundAFailedTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, a := lone(t)
+		x.SetLeadership(lead(1))
+		a.apply(t, x, 1)
+		c := put("k")
+		c.Origin, c.Request = 7, 1
+		data, err := command.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() {
+			_, _ = x.ServeExecute(t.Context(), 1, data) // what becomes of it is known from the log
+		}
+		go ask()
+		synctest.Wait()
+		x.SetLeadership(group.Leadership{Term: 1})
+		x.SetLeadership(lead(1))
+		go ask()
+		synctest.Wait()
+		if n := len(a.apply(t, x, 1)); n != 1 {
+			t.Errorf("it was proposed %d times", n)
+		}
+	})
+}
+
 // unsteady are peers of which the leader does not answer the first time.
 type unsteady struct {
 	mu    sync.Mutex

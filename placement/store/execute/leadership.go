@@ -66,8 +66,13 @@ func (x *Executor) SetLeadership(l group.Leadership) (serving bool) {
 	lost := x.takePendingLocked(func(p *pending) bool {
 		return !p.survives && (!l.IsLeader || p.term != l.Term)
 	})
-	if !l.IsLeader || x.mu.forwarded.term != l.Term {
+	// INVARIANT: a leader remembers what it has proposed for other members for as long as its term
+	// lasts, also while it wants to hand over its leadership: if nobody takes it, it leads on in the
+	// same term, and the log has those commands.
+	if x.mu.forwarded.term != l.Term {
 		x.mu.forwarded.begin(l.Term)
+	}
+	if !l.IsLeader || x.mu.grouping.term != l.Term {
 		x.mu.grouping = grouping{term: l.Term}
 	}
 	serving = x.leadershipLocked().Serving
