@@ -180,7 +180,17 @@ func once[Request, Response any](core *Server, ctx context.Context, r Request,
 	if answered {
 		return message.(Response), nil
 	}
-	return here(core, ctx, r)
+	if answer, err = here(core, ctx, r); err == nil || !outcome.Definite(err) {
+		return answer, err
+	}
+	again, failed := core.meta.Refuse(ctx, request, message)
+	switch {
+	case failed != nil:
+		return answer, failed
+	case again:
+		return message.(Response), nil
+	}
+	return answer, err
 }
 
 // in adapts a call of a room of the Server to a call of the Server.

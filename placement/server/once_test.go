@@ -9,6 +9,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/coreclient"
+	"github.com/tidemarkdb/tidemark/placement/server/meta"
+	"github.com/tidemarkdb/tidemark/placement/store"
+	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -75,6 +79,65 @@ func TestRepeatedCallsTakeEffectOnce(t *testing.T) {
 		nodes, err := f.client.ListNodes(t.Context(), &clusterpb.ListNodesRequest{})
 		if err != nil || nodes.Nodes[0].Status != clusterpb.NodeStatus_NODE_ACTIVE {
 			t.Errorf("the node: %v, %v", nodes.GetNodes(), err)
+		}
+	})
+}
+
+// An attempt that began before the first one was committed, and is refused because of what the first
+// one did, has the answer of the first.
+func TestOverlappingAttempts(t *testing.T) {
+	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(ranged("x", "f", "m"))
+		m, request := c.leader.server.meta, &clusterpb.MergePartitionRequest{Partition: 101}
+		second, answered, err := m.Once(t.Context(), 22, request, &clusterpb.MergePartitionResponse{})
+		if answered || err != nil {
+			t.Fatal(answered, err)
+		}
+		first, err := f.client.MergePartition(repeated(t.Context(), 22), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.awaitWhole(time.Minute, "it has merged", f.settled)
+		answer := &clusterpb.MergePartitionResponse{}
+		if again, err := m.Refuse(second, request, answer); !again || err != nil ||
+			!proto.Equal(answer, first) {
+			t.Errorf("%v, %v, %v; at first %v", again, answer, err, first)
+		}
+
+		// A call that was not made before is refused.
+		other, _, err := m.Once(t.Context(), 24, request, answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := m.Refuse(other, request, answer); again || err != nil {
+			t.Errorf("a call that was not made: %v, %v", again, err)
+		}
+	})
+}
+
+// An answer belongs to one commit: what is committed after that says nothing of the call.
+func TestAnswerOfOneCommit(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *core, _ *coreclient.Client) {
+		m, request := c.leader.server.meta, &clusterpb.CancelOperatorRequest{Partition: 7}
+		answer := &clusterpb.CancelOperatorResponse{}
+		ctx, _, err := m.Once(t.Context(), 26, request, answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta.Answer(ctx, answer)
+		absent := []*storepb.Compare{store.Absent([]byte(meta.IDsKey + "x"))}
+		if ok, err := m.Commit(t.Context(), absent, store.Put([]byte(meta.IDsKey+"x"), nil)); !ok ||
+			err != nil {
+			t.Fatal(ok, err)
+		}
+		if ok, err := m.Commit(ctx, absent, store.Put([]byte(meta.IDsKey+"x"), nil)); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if ok, err := m.Commit(ctx, nil, store.Delete([]byte(meta.IDsKey+"x"))); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if _, answered, err := m.Once(t.Context(), 26, request, answer); answered || err != nil {
+			t.Errorf("a call whose commit has failed counts as made: %v", err)
 		}
 	})
 }

@@ -12454,7 +12454,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x0fBACKUP_COMPLETE\x10\x01\x12\x11\n" +
 	"\rBACKUP_FAILED\x10\x02\x12\x15\n" +
 	"\x11BACKUP_CANCELLING\x10\x03\x12\x14\n" +
-	"\x10BACKUP_CANCELLED\x10\x042\xbd\x1d\n" +
+	"\x10BACKUP_CANCELLED\x10\x042\xb8\x1d\n" +
 	"\aCluster\x12V\n" +
 	"\x06Status\x12\".tidemark.cluster.v1.StatusRequest\x1a#.tidemark.cluster.v1.StatusResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\n" +
@@ -12473,8 +12473,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\rSetNodeStatus\x12).tidemark.cluster.v1.SetNodeStatusRequest\x1a*.tidemark.cluster.v1.SetNodeStatusResponse\"\x03\x90\x02\x02\x12M\n" +
 	"\x03Why\x12\x1f.tidemark.cluster.v1.WhyRequest\x1a .tidemark.cluster.v1.WhyResponse\"\x03\x90\x02\x01\x12b\n" +
 	"\n" +
-	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\"\x03\x90\x02\x01\x12h\n" +
-	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\"\x03\x90\x02\x02\x12T\n" +
+	"ListEvents\x12&.tidemark.cluster.v1.ListEventsRequest\x1a'.tidemark.cluster.v1.ListEventsResponse\"\x03\x90\x02\x01\x12c\n" +
+	"\fSetPlacement\x12(.tidemark.cluster.v1.SetPlacementRequest\x1a).tidemark.cluster.v1.SetPlacementResponse\x12T\n" +
 	"\aUpgrade\x12#.tidemark.cluster.v1.UpgradeRequest\x1a$.tidemark.cluster.v1.UpgradeResponse\x12l\n" +
 	"\x0fConfirmRecovery\x12+.tidemark.cluster.v1.ConfirmRecoveryRequest\x1a,.tidemark.cluster.v1.ConfirmRecoveryResponse\x12k\n" +
 	"\rListKeyspaces\x12).tidemark.cluster.v1.ListKeyspacesRequest\x1a*.tidemark.cluster.v1.ListKeyspacesResponse\"\x03\x90\x02\x01\x12\\\n" +

@@ -28,7 +28,24 @@ type Attempts struct {
 
 // Of returns the Attempts of a call of the service Cluster with a request.
 func Of(request proto.Message) *Attempts {
+	if OnlyAsks(request) {
+		return &Attempts{level: descriptorpb.MethodOptions_NO_SIDE_EFFECTS}
+	}
 	return &Attempts{level: levels[request.ProtoReflect().Descriptor().FullName()]}
+}
+
+// OnlyAsks reports whether a call changes nothing, because of its request, although other calls of
+// its method do.
+func OnlyAsks(request proto.Message) bool {
+	switch r := request.(type) {
+	case *clusterpb.SetNodeStatusRequest:
+		return r.DryRun
+	case *clusterpb.SetPlacementRequest:
+		return proto.Size(r.GetChange()) == 0
+	case *clusterpb.UpgradeRequest:
+		return proto.Size(r) == 0
+	}
+	return false
 }
 
 // levels are the idempotency levels of the methods, by the names of their requests.
@@ -88,7 +105,7 @@ func (a *Attempts) Note(err error) {
 	if _, answered := wire.ErrorDetail[*clusterpb.CoreTrouble](err); answered {
 		return // a server says that it has found no leader
 	}
-	if a.at.Addr != nil && !definite(status.Code(err)) {
+	if a.at.Addr != nil && !ofAnswer(status.Code(err)) {
 		a.doubtful = true
 	}
 }
@@ -96,8 +113,8 @@ func (a *Attempts) Note(err error) {
 // Once reports whether the call takes effect once, however often it is made.
 func (a *Attempts) Once() bool { return a.level == descriptorpb.MethodOptions_IDEMPOTENT }
 
-// definite reports whether a code can only be that of an answer.
-func definite(code codes.Code) bool {
+// ofAnswer reports whether a code can only be that of an answer.
+func ofAnswer(code codes.Code) bool {
 	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Unknown,
 		codes.Internal:
@@ -106,12 +123,24 @@ func definite(code codes.Code) bool {
 	return true
 }
 
+// Definite reports that an error is the answer of the core to a call, which says that the call has
+// changed nothing. It is not if a server has refused the call before it looked for an earlier
+// attempt.
+func Definite(err error) bool {
+	switch code := status.Code(err); code {
+	case codes.ResourceExhausted, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return false
+	default:
+		return ofAnswer(code) && !IsUnknown(err)
+	}
+}
+
 // Error returns the error of the call: err, which its last attempt or the search for a server has
 // returned, or an error that says that the outcome is unknown, and wraps err. If a repetition has
 // the outcome of the first attempt, an answer leaves no doubt.
 func (a *Attempts) Error(err error) error {
 	if err == nil || !a.doubtful || IsUnknown(err) ||
-		a.level == descriptorpb.MethodOptions_IDEMPOTENT && definite(status.Code(err)) {
+		a.level == descriptorpb.MethodOptions_IDEMPOTENT && Definite(err) {
 		return err
 	}
 	return Doubt(err)

@@ -29,9 +29,15 @@ func (a *answering) MergePartition(
 	return nil, a.with
 }
 
-func (a *answering) Upgrade(
-	context.Context, *clusterpb.UpgradeRequest,
-) (*clusterpb.UpgradeResponse, error) {
+func (a *answering) ConfirmRecovery(
+	context.Context, *clusterpb.ConfirmRecoveryRequest,
+) (*clusterpb.ConfirmRecoveryResponse, error) {
+	return nil, a.with
+}
+
+func (a *answering) SetNodeStatus(
+	context.Context, *clusterpb.SetNodeStatusRequest,
+) (*clusterpb.SetNodeStatusResponse, error) {
 	return nil, a.with
 }
 
@@ -53,7 +59,7 @@ func detailed(code codes.Code, detail protoadapt.MessageV1) error {
 // something. An answer that says that nothing was done leaves no doubt, and neither does a server
 // that was not reached.
 func TestDoubt(t *testing.T) {
-	upgrade, merge, list := &clusterpb.UpgradeRequest{}, &clusterpb.MergePartitionRequest{},
+	restore, merge, list := &clusterpb.ConfirmRecoveryRequest{}, &clusterpb.MergePartitionRequest{},
 		&clusterpb.ListNodesRequest{}
 	lost := status.Error(codes.Unavailable, "error reading from server: EOF")
 	refused := status.Error(codes.NotFound, "there is no such thing")
@@ -63,21 +69,25 @@ func TestDoubt(t *testing.T) {
 		answers []error
 		unknown bool
 	}{
-		{"an answer", upgrade, []error{nil}, false},
-		{"a refusal", upgrade, []error{refused}, false},
-		{"a lost answer", upgrade, []error{lost}, true},
-		{"a call that ended at the server", upgrade,
+		{"an answer", restore, []error{nil}, false},
+		{"a refusal", restore, []error{refused}, false},
+		{"a lost answer", restore, []error{lost}, true},
+		{"a call that ended at the server", restore,
 			[]error{status.Error(codes.Canceled, "context canceled")}, true},
-		{"a member that has done nothing", upgrade,
+		{"a member that has done nothing", restore,
 			[]error{detailed(codes.Unavailable, &clusterpb.CoreHint{})}, false},
-		{"a server that found no leader", upgrade,
+		{"a server that found no leader", restore,
 			[]error{detailed(codes.Unavailable, &clusterpb.CoreTrouble{})}, false},
-		{"a command that may be committed yet", upgrade,
+		{"a command that may be committed yet", restore,
 			[]error{Unknown(codes.Unavailable, "the core", &clusterpb.CoreHint{})}, true},
-		{"a refusal after a lost answer", upgrade, []error{lost, refused}, true},
-		{"an answer after a lost one", upgrade, []error{lost, nil}, false},
+		{"a refusal after a lost answer", restore, []error{lost, refused}, true},
+		{"an answer after a lost one", restore, []error{lost, nil}, false},
 		{"a lost answer of a call that is repeated safely", merge, []error{lost}, true},
 		{"its refusal after a lost answer", merge, []error{lost, refused}, false},
+		{"its refusal by a server that has not looked for the first attempt", merge,
+			[]error{lost, status.Error(codes.ResourceExhausted, "no memory")}, true},
+		{"a lost answer to a question", &clusterpb.SetNodeStatusRequest{DryRun: true},
+			[]error{lost}, false},
 		{"a lost answer of a read", list, []error{lost}, false},
 	} {
 		net := memnet.New()
@@ -100,8 +110,10 @@ func TestDoubt(t *testing.T) {
 			switch r := c.request.(type) {
 			case *clusterpb.MergePartitionRequest:
 				_, err = client.MergePartition(t.Context(), r, attempts.Option())
-			case *clusterpb.UpgradeRequest:
-				_, err = client.Upgrade(t.Context(), r, attempts.Option())
+			case *clusterpb.ConfirmRecoveryRequest:
+				_, err = client.ConfirmRecovery(t.Context(), r, attempts.Option())
+			case *clusterpb.SetNodeStatusRequest:
+				_, err = client.SetNodeStatus(t.Context(), r, attempts.Option())
 			case *clusterpb.ListNodesRequest:
 				_, err = client.ListNodes(t.Context(), r, attempts.Option())
 			}
@@ -127,9 +139,9 @@ func TestNotReached(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	r := &clusterpb.UpgradeRequest{}
+	r := &clusterpb.ConfirmRecoveryRequest{}
 	attempts := Of(r)
-	_, err = clusterpb.NewClusterClient(conn).Upgrade(t.Context(), r, attempts.Option())
+	_, err = clusterpb.NewClusterClient(conn).ConfirmRecovery(t.Context(), r, attempts.Option())
 	attempts.Note(err)
 	if err := attempts.Error(err); status.Code(err) != codes.Unavailable || IsUnknown(err) {
 		t.Errorf("a server that does not exist: %v", err)

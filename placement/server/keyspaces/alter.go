@@ -99,6 +99,8 @@ func (k *Keyspaces) Alter(
 	if proto.Equal(before, ks.Keyspace) {
 		return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
 	}
+	answer := &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}
+	meta.Answer(ctx, answer)
 	ok, err := k.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
 		KeyspaceId: uint64(ks.ID()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
 		[]*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
@@ -116,7 +118,7 @@ func (k *Keyspaces) Alter(
 		"closed_lag_ms", ks.ClosedTimestampLagMillis, "default_ttl_ms", ks.DefaultTtlMillis,
 		"quota_bytes", ks.QuotaBytes, "quota_requests", ks.QuotaRequestsPerSecond,
 		"quota_throughput", ks.QuotaBytesPerSecond)
-	return &clusterpb.AlterKeyspaceResponse{Keyspace: ks.Keyspace}, nil
+	return answer, nil
 }
 
 // checkPlacement refuses a change of placement that the nodes cannot satisfy, or that comes before

@@ -24,6 +24,7 @@ const (
 // It returns false if the conditions do not hold. Then nothing is written.
 func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 	conditions []*storepb.Compare, ops ...*storepb.Op) (bool, error) {
+	answer := answerOf(ctx)
 	for {
 		last, revision, err := LoadID(r.store.Stale(), []byte(eventsKey))
 		if err != nil {
@@ -36,6 +37,7 @@ func (r *Records) CommitEvent(ctx context.Context, e *clusterpb.Event,
 			all = append(all, store.Delete(eventKey(e.Number-maxEvents)))
 		}
 		unchanged := store.ModifiedAt([]byte(eventsKey), revision)
+		Answer(ctx, answer)
 		ok, err := r.Commit(ctx, append(slices.Clone(conditions), unchanged), all...)
 		if ok || err != nil {
 			return ok, err

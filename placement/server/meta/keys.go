@@ -100,7 +100,7 @@ func TokenKey(number uint64) []byte {
 }
 
 // CallKey is the key of the record of a call with an id.
-func CallKey(id uint64) []byte { return fmt.Appendf(nil, "%s%04x", callPrefix, id%MaxCalls) }
+func CallKey(id uint64) []byte { return fmt.Appendf(nil, "%s%04x", callPrefix, id>>1%MaxCalls) }
 
 // NodeLease is the id of a node's lease.
 func NodeLease(id keys.NodeID) int64 { return nodeLeases + int64(id) }

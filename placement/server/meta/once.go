@@ -62,11 +62,40 @@ func (r *Records) Once(ctx context.Context, id uint64, request, answer proto.Mes
 	return context.WithValue(ctx, onceKey{}, &once{id, sum[:], revision, nil}), false, nil
 }
 
-// Answer sets the answer of a call, before the Commit of its change.
+// Answer sets the answer of a call, for the next Commit with its context. nil takes it back.
 func Answer(ctx context.Context, answer proto.Message) {
 	if o, ok := ctx.Value(onceKey{}).(*once); ok {
 		o.answer = answer
 	}
+}
+
+// answerOf returns the answer that the next Commit remembers; nil if there is none.
+func answerOf(ctx context.Context) proto.Message {
+	if o, ok := ctx.Value(onceKey{}).(*once); ok {
+		return o.answer
+	}
+	return nil
+}
+
+// Refuse is called before a call is refused, with the context, the request and the answer of Once.
+// The call may have been made before, by an attempt whose commit was not yet applied when Once
+// looked: the refusal may be a consequence of the call itself. Then Refuse returns true and sets the
+// answer. An error, a status, means that it is not known whether that is so.
+func (r *Records) Refuse(ctx context.Context, request, answer proto.Message) (bool, error) {
+	o, ok := ctx.Value(onceKey{}).(*once)
+	if !ok {
+		return false, nil
+	}
+	Answer(ctx, nil)
+	// This commit is applied after all that were proposed before.
+	unchanged, err := r.Commit(ctx, []*storepb.Compare{store.ModifiedAt(CallKey(o.id), o.revision)})
+	if err != nil || unchanged {
+		return false, err
+	}
+	if _, answered, err := r.Once(ctx, o.id, request, answer); answered || err != nil {
+		return answered, err
+	}
+	return false, Conflict(fmt.Sprintf("call %016x", o.id))
 }
 
 // remember returns the conditions and operations of a commit, with those that remember the answer of

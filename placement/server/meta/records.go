@@ -107,6 +107,7 @@ func (r *Records) Commit(
 	ctx context.Context, conditions []*storepb.Compare, ops ...*storepb.Op,
 ) (bool, error) {
 	conditions, ops = remember(ctx, conditions, ops)
+	Answer(ctx, nil) // it is for this commit only
 	result, err := r.store.Do(ctx, store.If(conditions, ops, nil))
 	if err != nil {
 		return false, r.Status(err)

@@ -73,6 +73,9 @@ func (x *Executor) SetLeadership(l group.Leadership) (serving bool) {
 		x.mu.forwarded.begin(l.Term)
 	}
 	if !l.IsLeader || x.mu.grouping.term != l.Term {
+		for _, q := range x.mu.grouping.queue {
+			x.mu.forwarded.notProposed(q.id)
+		}
 		x.mu.grouping = grouping{term: l.Term}
 	}
 	serving = x.leadershipLocked().Serving
