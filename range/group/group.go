@@ -193,10 +193,13 @@ func New(c Config) (_ *Group, err error) {
 	g.validator.logEnds(last)
 	g.term = hard.GetTerm()
 	g.stored = stored{term: hard.GetTerm(), vote: hard.GetVote(), commit: hard.GetCommit(),
-		lastChange: last}
+		lastChange: last, appended: last}
 	g.lease.init(c.Configuration, c.Self, c.LeaseDuration)
 	return g, nil
 }
+
+// Appended returns the index of the last entry that was given to the storage.
+func (g *Group) Appended() uint64 { return g.stored.appended }
 
 // ID returns the group's id.
 func (g *Group) ID() keys.PartitionID { return g.config.ID }

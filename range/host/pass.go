@@ -225,6 +225,7 @@ func (s *shard) handle(g *Group, out *group.Output) {
 		return
 	}
 	if m := out.Apply; m != nil {
+		g.appended.Store(g.core.Appended())
 		g.work.Add(1)
 		if s.host.config.FollowersApplyAfter <= 0 || g.leadership.Load().IsLeader || g.applier.urgent(m) {
 			g.applier.queue.Add(task{apply: m}) // a request may wait for it

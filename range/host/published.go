@@ -20,7 +20,10 @@ type published struct {
 	// applied and committed are the indexes up to which this replica has applied the log, and knows
 	// it to be committed.
 	applied, committed atomic.Uint64
-	last               struct {
+	// appended is the index of the last entry that was given to the log before the newest entries
+	// were given to be applied.
+	appended atomic.Uint64
+	last     struct {
 		sync.Mutex
 		// Applied describes the last applied entry.
 		raftlog.Applied
@@ -40,6 +43,10 @@ func (p *published) Awake() bool { return p.stirring.Load() }
 
 // Applied returns the last applied index.
 func (p *published) Applied() uint64 { return p.applied.Load() }
+
+// Appended returns the index of an entry of the log. All entries behind it were proposed when this
+// replica knew that what it has applied is committed.
+func (p *published) Appended() uint64 { return p.appended.Load() }
 
 // Committed returns the index up to which this replica knows the log to be committed. A leader
 // learns of a commit before its followers do.

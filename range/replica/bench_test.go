@@ -64,6 +64,7 @@ func (g *instantGroup) ReadIndex(done func(error))            { done(nil) }
 func (g *instantGroup) Lease() (uint64, bool)                 { return 1, true }
 func (g *instantGroup) LeaseLeft() time.Duration              { return time.Hour }
 func (g *instantGroup) Leader() (keys.ReplicaID, uint64)      { return 1, 1 }
+func (g *instantGroup) Appended() uint64                      { return 0 }
 func (g *instantGroup) Wake()                                 {}
 func (g *instantGroup) TransferLeader(uint64, keys.ReplicaID) {}
 

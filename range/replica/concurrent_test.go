@@ -70,6 +70,8 @@ func (g *busyGroup) LeaseLeft() time.Duration {
 	return time.Hour
 }
 
+func (g *busyGroup) Appended() uint64 { return 0 }
+
 func (g *busyGroup) Leader() (keys.ReplicaID, uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -73,6 +73,8 @@ type testCluster struct {
 	lease bool
 	// leaseLeft is for how long, while it does.
 	leaseLeft time.Duration
+	// appended is the last index of every log, as Group.Appended returns it.
+	appended uint64
 	// leaseAsked is called after the lease has been looked at, if it is set.
 	leaseAsked func()
 	// waited is by how much the time by which waiting is measured is ahead.
@@ -318,6 +320,12 @@ func (m *member) LeaseLeft() time.Duration {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
 	return m.cluster.leaseLeft
+}
+
+func (m *member) Appended() uint64 {
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
+	return m.cluster.appended
 }
 
 // Reader implements Finder.

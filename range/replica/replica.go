@@ -37,6 +37,8 @@ type Replica struct {
 	// partition's span to another partition; no entry is applied after that.
 	applying chanMutex
 	subsumed atomic.Bool
+	// settles is set by Settled.
+	settles atomic.Pointer[settles]
 
 	closer
 	m         *machine.Machine

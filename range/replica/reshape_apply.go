@@ -18,14 +18,29 @@ func (r *Replica) Configuration() group.Configuration {
 	return group.ConfigurationOf(r.Descriptor())
 }
 
-// Settled reports whether a majority knows, on disk, that the present descriptor is committed. That
-// is so once an entry after the one that brought the descriptor is applied: it was stored together
-// with that knowledge. Only then may a replica be destroyed that the descriptor no longer names:
-// until then others may ask for its vote.
+// Settled reports whether a majority knows, on disk, that the present descriptor is committed. Only
+// then may a replica be destroyed that the descriptor no longer names: until then others may ask for
+// its vote.
+//
+// INVARIANT: an entry that a leader proposes when it knows an earlier one to be committed is stored
+// together with that knowledge. Entries between them, which were proposed before, are not. So this
+// replica, which leads when its descriptor is reported, has applied an entry behind all that were in
+// its log when the descriptor was applied, or an entry of its own term, if it was elected later.
 func (r *Replica) Settled() bool {
+	at := r.m.DescribedAt()
+	s := r.settles.Load()
+	if s == nil || s.at != at {
+		// The first call after the change is early enough, and none is too late: the log only grows.
+		s = &settles{at, r.group.Appended()}
+		r.settles.Store(s)
+	}
 	index, _ := r.Applied()
-	return index > r.m.DescribedAt()
+	return index > max(s.at, s.behind)
 }
+
+// settles says when the descriptor is settled that an entry has brought: when an entry behind both
+// indexes is applied. at is the index of that entry, or a later one (DescribedAt).
+type settles struct{ at, behind uint64 }
 
 // Urgent reports whether requests wait for the apply of an entry on followers. See group.Urgent.
 func (r *Replica) Urgent(data []byte) bool {

@@ -228,6 +228,7 @@ func (g *childGroup) Propose(term uint64, data []byte) error {
 func (g *childGroup) Lease() (uint64, bool)            { return g.term, true }
 func (g *childGroup) LeaseLeft() time.Duration         { return time.Hour }
 func (g *childGroup) Leader() (keys.ReplicaID, uint64) { return 2, g.term }
+func (g *childGroup) Appended() uint64                 { return g.index }
 
 // The child writes above what the parent has served, although nothing but the split tells it.
 func TestChildInheritsWhatWasServed(t *testing.T) {

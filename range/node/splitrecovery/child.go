@@ -81,5 +81,6 @@ func (Idle) ReadIndex(done func(error))                              { done(errI
 func (Idle) Lease() (uint64, bool)                                   { return 0, false }
 func (Idle) LeaseLeft() time.Duration                                { return 0 }
 func (Idle) Leader() (keys.ReplicaID, uint64)                        { return 0, 0 }
+func (Idle) Appended() uint64                                        { return 0 }
 func (Idle) Wake()                                                   {}
 func (Idle) TransferLeader(uint64, keys.ReplicaID)                   {}

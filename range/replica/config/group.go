@@ -31,6 +31,9 @@ type Group interface {
 	LeaseLeft() time.Duration
 	// Leader returns the replica that leads, 0 if unknown, and its term.
 	Leader() (keys.ReplicaID, uint64)
+	// Appended returns the index of an entry of the log. All entries behind it were proposed when this
+	// replica knew that what it has applied is committed.
+	Appended() uint64
 	// Wake wakes the group if it sleeps.
 	Wake()
 	// TransferLeader gives up the lease and the leadership of a term, if this replica leads at it,
