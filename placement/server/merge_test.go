@@ -481,6 +481,36 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 	})
 }
 
+// A partition that is frozen for nothing thaws also if an operator of its own waits for that.
+func TestFrozenPartitionWithAnOperatorThaws(t *testing.T) {
+	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
+		f.create(ranged("x", "m"))
+		f.await(time.Minute, "all is well", f.settled)
+		f.mu.Lock()
+		left, right := f.parts[100].d, f.parts[101]
+		right.d.Membership++
+		right.d.Frozen = &clusterpb.Freeze{Partition: 100, Generation: left.Generation,
+			Membership: left.Membership}
+		to := uint64(0)
+		for _, r := range right.d.Replicas {
+			if r.Replica != right.d.WantedLeader {
+				to = r.Node
+			}
+		}
+		f.mu.Unlock()
+		if _, err := f.client.TransferLeader(t.Context(),
+			&clusterpb.TransferLeaderRequest{Partition: 101, ToNode: to}); err != nil {
+			t.Fatal(err)
+		}
+		f.await(5*time.Minute, "it has thawed, and its operator has ended", func() bool {
+			f.mu.Lock()
+			thawed := right.d.Frozen == nil
+			f.mu.Unlock()
+			return thawed && f.settled()
+		})
+	})
+}
+
 // operatorFor is the operator of a partition, as it is stored.
 func operatorFor(t *testing.T, c *core, partition uint64) *serverpb.Operator {
 	t.Helper()

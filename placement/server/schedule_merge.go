@@ -89,7 +89,11 @@ func (c *scheduler) thaw(ctx context.Context, now time.Time) error {
 	c.mu.Lock()
 	held := map[keys.PartitionID]bool{}
 	for _, o := range c.operators.flying {
-		held[keys.PartitionID(o.Right)], held[keys.PartitionID(o.Partition)] = true, true
+		// Only a merge with its left neighbour thaws a partition. Any other operator of the partition
+		// waits for that.
+		if steps.Merges(o) {
+			held[keys.PartitionID(o.Right)] = true
+		}
 	}
 	due := map[keys.PartitionID]keys.KeyspaceID{}
 	for id, f := range c.frozen {

@@ -25,22 +25,12 @@ func (r *Replica) Configuration() group.Configuration {
 // INVARIANT: an entry that a leader proposes when it knows an earlier one to be committed is stored
 // together with that knowledge. Entries between them, which were proposed before, are not. So this
 // replica, which leads when its descriptor is reported, has applied an entry behind all that were in
-// its log when the descriptor was applied, or an entry of its own term, if it was elected later.
+// its log when the descriptor was applied. If it was elected later, or has the descriptor from its
+// state or a snapshot, the first entry of its term is such an entry.
 func (r *Replica) Settled() bool {
-	at := r.m.DescribedAt()
-	s := r.settles.Load()
-	if s == nil || s.at != at {
-		// The first call after the change is early enough, and none is too late: the log only grows.
-		s = &settles{at, r.group.Appended()}
-		r.settles.Store(s)
-	}
 	index, _ := r.Applied()
-	return index > max(s.at, s.behind)
+	return index > max(r.m.DescribedAt(), r.settlesBehind.Load())
 }
-
-// settles says when the descriptor is settled that an entry has brought: when an entry behind both
-// indexes is applied. at is the index of that entry, or a later one (DescribedAt).
-type settles struct{ at, behind uint64 }
 
 // Urgent reports whether requests wait for the apply of an entry on followers. See group.Urgent.
 func (r *Replica) Urgent(data []byte) bool {

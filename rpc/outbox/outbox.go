@@ -66,7 +66,8 @@ type Outbox struct {
 		unsent int
 		// first is the number of pending[0]: chunks below it have been passed to the connection.
 		first uint64
-		// tail is an encoded record that ends the next message. Setting it replaces the one before.
+		// tail is an encoded record that ends the message with the last chunk. Setting it replaces the
+		// one before.
 		// tailNumber is the number of the last one.
 		tail       []byte
 		tailNumber uint64
@@ -148,8 +149,8 @@ func (o *Outbox) WrittenLocked(chunk uint64) bool {
 	return !o.mu.sending && !o.mu.partial && chunk < o.mu.first
 }
 
-// SetTailLocked sets the encoded record that ends the next message. It replaces one with a lower
-// number.
+// SetTailLocked sets the encoded record that ends the message with all that waits now. It replaces
+// one with a lower number.
 func (o *Outbox) SetTailLocked(tail []byte, number uint64) {
 	if !o.mu.closed && number >= o.mu.tailNumber {
 		o.mu.tail, o.mu.tailNumber = tail, number
@@ -429,16 +430,19 @@ func (o *Outbox) takeLocked() outgoing {
 	}
 	o.mu.sending = true
 	m := outgoing{conn: o.mu.conn, partial: o.mu.partial}
-	if o.mu.tail != nil {
-		last := o.lastWithRoomLocked(len(o.mu.tail))
-		*last = append(*last, o.mu.tail...)
-		o.mu.bytes += len(o.mu.tail)
-		o.mu.tail = nil
-	}
 	n, bytes := 0, 0
 	for n < len(o.mu.pending) && (n == 0 || bytes+len(*o.mu.pending[n]) <= MaxFrame) {
 		bytes += len(*o.mu.pending[n])
 		n++
+	}
+	// INVARIANT: no message has two tails: decoding would merge them. So the tail does not wait in a
+	// chunk, but joins the message that takes the last one.
+	if size := len(o.mu.tail); size > 0 && n == len(o.mu.pending) {
+		last := o.lastWithRoomLocked(size)
+		*last = append(*last, o.mu.tail...)
+		o.mu.bytes += size
+		o.mu.tail = nil
+		n, bytes = len(o.mu.pending), bytes+size
 	}
 	o.chunks, o.parts = append(o.chunks[:0], o.mu.pending[:n]...), o.parts[:0]
 	for _, chunk := range o.chunks {

@@ -392,3 +392,51 @@ func TestQuietConnectionIsWrittenToAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A message has one tail at most, however much waits: the newest, behind all that waits.
+func TestOneTailInAMessage(t *testing.T) {
+	o, w := New(nil), &fakeConn{}
+	o.Attach(w)
+	ping := func(round uint64) []byte {
+		tail, err := Encode(tagPing, &peerpb.HostPing{Incarnation: 7, Wall: round})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tail
+	}
+	o.Lock()
+	for range 3 {
+		r := &kvpb.Request{Command: &kvpb.Request_Put{
+			Put: &kvpb.PutRequest{Key: []byte("k"), Value: make([]byte, MaxFrame/2+1)}}}
+		if _, err := o.AddLocked(tagRequests, r, r.SizeVT()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var messages [][]byte
+	for round := uint64(1); len(o.mu.pending) > 0 || o.mu.tail != nil; round++ {
+		if round <= 3 {
+			o.SetTailLocked(ping(round), round)
+		}
+		o.takeLocked()
+		messages = append(messages, bytes.Join(o.parts, nil))
+		o.sentLocked(true, nil)
+	}
+	o.Unlock()
+	newest := false
+	for i, message := range messages {
+		n := 0
+		for round := range uint64(3) {
+			if bytes.Contains(message, ping(round+1)) {
+				n++
+				newest = round == 2
+			}
+		}
+		if n > 1 || n == 1 && i < len(messages)-1 {
+			t.Errorf("message %d of %d has %d tails", i, len(messages), n)
+		}
+	}
+	if !newest {
+		t.Error("the newest tail was not sent")
+	}
+	o.Close()
+}

@@ -47,8 +47,10 @@ func (s *Operators) begin(ctx context.Context, o *serverpb.Operator,
 		store.Put([]byte(meta.IDsKey), meta.Encode(ids))}
 	if steps.Merges(o) {
 		right := keys.PartitionID(o.Right)
-		conditions = append(conditions, store.Absent(meta.OperatorKey(right)),
-			store.Absent(meta.HeldKey(right)))
+		conditions = append(conditions, store.Absent(meta.HeldKey(right)))
+		if !o.Cancelled {
+			conditions = append(conditions, store.Absent(meta.OperatorKey(right)))
+		} // else it only has the right one thaw, for which an operator of the right one may wait
 		ops = append(ops, store.Put(meta.HeldKey(right), meta.EncodeID(o.Partition)))
 	}
 	meta.Answer(ctx, answerOf(o))
