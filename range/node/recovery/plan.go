@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemarkdb/tidemark/range/group"
 	"github.com/tidemarkdb/tidemark/range/keys"
 )
 
@@ -152,8 +153,9 @@ func (p *Plan) survivors(surveys []*Survey) error {
 
 // found is what the surveys contain about one partition.
 type found struct {
-	// latest is the descriptor with the highest epoch.
-	latest Partition
+	// latest is the descriptor with the highest epoch, and committed the one that is known to be
+	// committed: a replica starts with it, or a table has it.
+	latest, committed Partition
 	// listed is set if latest comes from a table, and no replica has it.
 	listed bool
 	// membership and next are above all memberships and replica ids that were heard of.
@@ -175,17 +177,23 @@ func gather(surveys []*Survey) []*found {
 			f = &found{latest: p, listed: listed}
 			all[p.Partition] = f
 		}
-		if c := cmp.Or(cmp.Compare(p.Generation, f.latest.Generation),
-			cmp.Compare(p.Membership, f.latest.Membership)); c > 0 || c == 0 && !listed {
+		if c := compareEpochs(p, f.latest); c > 0 || c == 0 && !listed {
 			f.latest, f.listed = p, listed
 		}
 		f.membership = max(f.membership, p.Membership)
 		f.next = max(f.next, p.NextReplica)
 		return f
 	}
+	known := func(p Partition) {
+		f := all[p.Partition]
+		if len(f.committed.Members) == 0 || compareEpochs(p, f.committed) > 0 {
+			f.committed = p
+		}
+	}
 	for _, s := range surveys {
 		for _, p := range s.Table {
 			note(p, true)
+			known(p)
 		}
 	}
 	for _, s := range surveys {
@@ -198,6 +206,11 @@ func gather(surveys []*Survey) []*found {
 				continue
 			}
 			f := note(d, false)
+			if r.Known != nil {
+				known(*r.Known)
+			} else {
+				known(d)
+			}
 			f.next = max(f.next, r.Replica+1)
 			f.replicas = append(f.replicas, candidate{r, s.Node})
 		}
@@ -212,9 +225,20 @@ func gather(surveys []*Survey) []*found {
 	return sorted
 }
 
-// consider decides about one partition.
+// compareEpochs compares two descriptors of a partition.
+func compareEpochs(a, b Partition) int {
+	return cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Membership, b.Membership))
+}
+
+// consider decides about one partition. If the latest change of its replicas may be committed or
+// not, the partition goes on by itself only if the replicas before and after the change have a
+// quorum each, and all of them count.
 func (p *Plan) consider(f *found) {
-	c := f.latest.configuration()
+	c, before := f.latest.configuration(), f.committed.configuration()
+	role := func(r candidate) group.Role {
+		id := keys.ReplicaID(r.Replica.Replica)
+		return cmp.Or(c.Role(id), before.Role(id))
+	}
 	var usable []candidate
 	var notes []string
 	for _, r := range f.replicas {
@@ -222,7 +246,7 @@ func (p *Plan) consider(f *found) {
 		case r.Broken != "":
 			notes = append(notes, fmt.Sprintf("the replica on node %d is of no use: %s",
 				r.node, r.Broken))
-		case c.Role(keys.ReplicaID(r.Replica.Replica)) == 0:
+		case role(r) == 0:
 			notes = append(notes, fmt.Sprintf("the replica on node %d was taken out before, and does "+
 				"not count", r.node))
 		default:
@@ -234,7 +258,7 @@ func (p *Plan) consider(f *found) {
 			func(r candidate) bool { return keys.ReplicaID(r.Replica.Replica) == id })
 	}
 	switch {
-	case c.Quorum(here):
+	case c.Quorum(here) && before.Quorum(here):
 		p.Healthy++
 		return
 	case len(usable) == 0:
@@ -243,11 +267,10 @@ func (p *Plan) consider(f *found) {
 	}
 	slices.SortFunc(usable, func(a, b candidate) int {
 		return cmp.Or(-cmp.Compare(a.LastTerm, b.LastTerm), -cmp.Compare(a.LastIndex, b.LastIndex),
-			cmp.Compare(c.Role(keys.ReplicaID(a.Replica.Replica)),
-				c.Role(keys.ReplicaID(b.Replica.Replica))),
-			cmp.Compare(a.node, b.node))
+			cmp.Compare(role(a), role(b)), cmp.Compare(a.node, b.node))
 	})
 	best := usable[0]
+	away := func(id keys.ReplicaID) bool { return !here(id) }
 	r := Recovery{Partition: f.latest.Partition, Keyspace: f.latest.Keyspace, Span: f.latest.Span,
 		Node: best.node, OldReplica: best.Replica.Replica, Replica: f.next + MembershipStep,
 		Membership: f.membership + MembershipStep, Known: f.membership, Before: f.latest.Members,
@@ -255,7 +278,7 @@ func (p *Plan) consider(f *found) {
 		Committed: best.Committed, LiveKeys: best.LiveKeys, Notes: notes,
 		// A majority has what was acknowledged. If the lost replicas are no quorum, a survivor has
 		// it.
-		MayLack: f.listed || c.Quorum(func(id keys.ReplicaID) bool { return !here(id) }),
+		MayLack: f.listed || c.Quorum(away) || before.Quorum(away),
 	}
 	if f.listed {
 		r.Notes = append(r.Notes,

@@ -50,6 +50,18 @@ func TestPlansOfOnePartition(t *testing.T) {
 	moved := survey(1, described(1, three), 5, 50)
 	moved.Table = []Partition{described(4, members([]uint64{4, 5, 6}, nil))}
 	moved.Nodes = append(moved.Nodes, 4, 5, 6)
+	// The end of a move from node 1 to node 4 is in a log, and may be committed or not.
+	joint := described(2, members([]uint64{1, 2, 3, 4}, map[uint64]group.Role{1: group.Outgoing,
+		4: group.Incoming}))
+	ended := described(3, members([]uint64{2, 3, 4}, nil))
+	moving := func(node uint64, index uint64) *Survey {
+		s := survey(node, ended, 5, index)
+		s.Replicas[0].Known = &joint
+		s.Nodes = append(s.Nodes, 1)
+		return s
+	}
+	knowing := moving(4, 51)
+	knowing.Replicas[0].Known = &ended
 	for name, c := range map[string]struct {
 		surveys []*Survey
 		lost    []uint64
@@ -99,6 +111,12 @@ func TestPlansOfOnePartition(t *testing.T) {
 			mayLack: true, least: 1004, note: "the core had listed a later change"},
 		"the survivor was taken out": {surveys: []*Survey{moved}, lost: []uint64{2, 3, 4, 5, 6},
 			gone: true},
+		"the end of a move may not be committed": {surveys: []*Survey{moving(3, 50), moving(4, 51)},
+			lost: []uint64{1, 2}, on: 4},
+		"only the one that leaves lives": {surveys: []*Survey{moving(1, 50)}, lost: []uint64{2, 3, 4},
+			on: 1, mayLack: true},
+		"the end of a move is committed": {surveys: []*Survey{moving(3, 50), knowing},
+			lost: []uint64{1, 2}},
 		"the latest replicas live": {surveys: []*Survey{moved,
 			survey(4, described(4, members([]uint64{4, 5, 6}, nil)), 7, 70),
 			survey(5, described(4, members([]uint64{4, 5, 6}, nil)), 7, 70)}, lost: []uint64{2, 3, 6}},

@@ -66,6 +66,10 @@ type Replica struct {
 	Broken string `json:"broken,omitempty"`
 	// Descriptor is the descriptor at the end of the replica's log.
 	Descriptor Partition `json:"descriptor"`
+	// Known is the descriptor that the replica knows to be committed, with which it starts. Changes of
+	// the replicas in its log behind that may be committed or not. It is absent in surveys of earlier
+	// versions.
+	Known *Partition `json:"known,omitempty"`
 	// LastIndex and LastTerm are those of the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
 	LastTerm  uint64 `json:"last_term"`
@@ -225,6 +229,7 @@ func inspect(here *splitrecovery.Directory, id raftlog.Identity, r *Replica) err
 		return err
 	}
 	r.Committed = hard.GetCommit()
+	known := now
 	err = splitrecovery.EachEntry(g, applied.Index, r.LastIndex, func(e group.Entry) error {
 		if !e.Change {
 			return nil
@@ -232,6 +237,9 @@ func inspect(here *splitrecovery.Directory, id raftlog.Identity, r *Replica) err
 		next, err := storage.DescriptorIn(id.Group, e.Data)
 		if err == nil && next != nil {
 			now = next
+			if e.Index <= r.Committed {
+				known = next
+			}
 		}
 		return err
 	})
@@ -242,6 +250,10 @@ func inspect(here *splitrecovery.Directory, id raftlog.Identity, r *Replica) err
 		return errors.New("it is empty: it was to be filled by a snapshot, which has not come")
 	}
 	r.Descriptor = partitionOf(now)
+	if len(known.Replicas) > 0 {
+		started := partitionOf(known)
+		r.Known = &started
+	}
 	r.Digest = digest(r, hard)
 	return nil
 }
