@@ -369,8 +369,7 @@ func checkVersion(span keys.Span, key, internalKey []byte, ts hlc.Timestamp,
 // describeAs publishes the descriptor of the entry at an index, if the entries have changed it.
 func (r *Replica) describeAs(c *changes, index uint64) {
 	if c.descriptor != nil {
-		r.settlesBehind.Store(r.group.Appended())
-		r.m.Publish(c.descriptor, index)
+		r.m.Publish(c.descriptor, index, r.group.Appended())
 	}
 }
 

@@ -37,9 +37,6 @@ type Replica struct {
 	// partition's span to another partition; no entry is applied after that.
 	applying chanMutex
 	subsumed atomic.Bool
-	// settlesBehind is the index of the last entry of the log when the descriptor was applied; 0 if the
-	// descriptor was in the state, or in a snapshot.
-	settlesBehind atomic.Uint64
 
 	closer
 	m         *machine.Machine
@@ -133,8 +130,7 @@ func (r *Replica) reload(applied storage.Record, descriptor *clusterpb.Partition
 		return fmt.Errorf("partition %s: reading its locks: %w", r.id, err)
 	}
 	r.m.RaiseThreshold(applied.Threshold)
-	r.settlesBehind.Store(0)
-	r.m.Publish(descriptor, applied.Index)
+	r.m.Publish(descriptor, applied.Index, 0)
 	if !storage.IsEmpty(descriptor) {
 		r.node.Spans.Own(descriptor)
 	}

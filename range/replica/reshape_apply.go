@@ -29,7 +29,7 @@ func (r *Replica) Configuration() group.Configuration {
 // state or a snapshot, the first entry of its term is such an entry.
 func (r *Replica) Settled() bool {
 	index, _ := r.Applied()
-	return index > max(r.m.DescribedAt(), r.settlesBehind.Load())
+	return index > r.m.SettledBehind()
 }
 
 // Urgent reports whether requests wait for the apply of an entry on followers. See group.Urgent.

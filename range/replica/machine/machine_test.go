@@ -50,8 +50,9 @@ func TestWhatIsOnItsWay(t *testing.T) {
 func TestMovedFrom(t *testing.T) {
 	var p published
 	d := &clusterpb.Partition{Id: 1, Generation: 4}
-	p.Publish(d, 10)
-	if p.MovedFrom(4) != nil || p.MovedFrom(3) != d || p.DescribedAt() != 10 {
+	p.Publish(d, 10, 12)
+	if p.MovedFrom(4) != nil || p.MovedFrom(3) != d || p.DescribedAt() != 10 ||
+		p.SettledBehind() != 12 {
 		t.Error("it is at generation 4")
 	}
 	if p.Announce(5); p.MovedFrom(4) != d {

@@ -12,6 +12,9 @@ type published struct {
 	descriptor atomic.Pointer[clusterpb.Partition]
 	// at is the index of the entry that has brought the descriptor, or a later index.
 	at atomic.Uint64
+	// last is the index of the last entry of the log when the descriptor was applied; 0 if the
+	// descriptor was in the state, or in a snapshot.
+	last atomic.Uint64
 	// coming is the generation of the next descriptor, set before a part of the present
 	// descriptor's span leaves the state. Otherwise it is an earlier generation.
 	coming atomic.Uint64
@@ -26,11 +29,17 @@ func (p *published) Descriptor() *clusterpb.Partition { return p.descriptor.Load
 // DescribedAt returns the index of the entry that has brought the descriptor, or a later index.
 func (p *published) DescribedAt() uint64 { return p.at.Load() }
 
-// Publish sets the descriptor that the entry at an index has brought.
+// SettledBehind returns the index behind which an entry has to be applied so that the descriptor is
+// settled.
+func (p *published) SettledBehind() uint64 { return max(p.at.Load(), p.last.Load()) }
+
+// Publish sets the descriptor that the entry at an index has brought. last is the index of the last
+// entry of the log; 0 if the descriptor was in the state, or in a snapshot.
 //
 // INVARIANT: the index is published before the descriptor. A reader that reads a descriptor, then
 // the index, and has applied the log up to that index, has applied all that made the descriptor.
-func (p *published) Publish(d *clusterpb.Partition, index uint64) {
+func (p *published) Publish(d *clusterpb.Partition, index, last uint64) {
+	p.last.Store(last)
 	p.at.Store(index)
 	p.descriptor.Store(d)
 }
