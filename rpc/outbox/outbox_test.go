@@ -413,9 +413,11 @@ func TestOneTailInAMessage(t *testing.T) {
 		}
 	}
 	var messages [][]byte
+	last := uint64(0) // a tail that was set; the buffers of the pool decide how much one message takes
 	for round := uint64(1); len(o.mu.pending) > 0 || o.mu.tail != nil; round++ {
-		if round <= 3 {
+		if round <= 3 && len(o.mu.pending) > 0 {
 			o.SetTailLocked(ping(round), round)
+			last = round
 		}
 		o.takeLocked()
 		messages = append(messages, bytes.Join(o.parts, nil))
@@ -428,7 +430,7 @@ func TestOneTailInAMessage(t *testing.T) {
 		for round := range uint64(3) {
 			if bytes.Contains(message, ping(round+1)) {
 				n++
-				newest = round == 2
+				newest = round+1 == last
 			}
 		}
 		if n > 1 || n == 1 && i < len(messages)-1 {
