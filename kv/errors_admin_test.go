@@ -14,7 +14,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/outcome"
 )
 
-// A call of administration that may have been executed says so, and nothing else that would deny it.
+// A call of administration that may have been executed says so, and nothing else that would deny
+// it.
 func TestUnknownOutcomesOfAdministration(t *testing.T) {
 	search := &route.Error{Code: kvpb.ErrorCode_NO_QUORUM, Cause: context.DeadlineExceeded,
 		Message: "the core has no quorum"}

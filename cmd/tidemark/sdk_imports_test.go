@@ -20,7 +20,8 @@ var (
 		"range/route/follow", "range/route/identity", "range/route/lifetime", "range/route/nodes",
 		"range/route/table", "range/tree",
 		"rpc/backoff", "rpc/block", "rpc/client", "rpc/clusterpb", "rpc/coordpb", "rpc/diagnosispb", "rpc/kvpb",
-		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/outcome", "rpc/peerpb", "rpc/transport", "rpc/wire",
+		"rpc/metric", "rpc/nonblock", "rpc/outbox", "rpc/outcome", "rpc/peerpb",
+		"rpc/transport", "rpc/wire",
 		"txn", "txn/committer",
 	}
 	sdkModules = []string{

@@ -463,12 +463,7 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x", "m"))
 		f.await(time.Minute, "all is well", f.settled)
-		f.mu.Lock()
-		left, right := f.parts[100].d, f.parts[101]
-		right.d.Membership++
-		right.d.Frozen = &clusterpb.Freeze{Partition: 100, Generation: left.Generation,
-			Membership: left.Membership}
-		f.mu.Unlock()
+		right := f.freezeForNothing()
 		f.await(2*time.Minute, "it has thawed", func() bool {
 			f.mu.Lock()
 			thawed := right.d.Frozen == nil
@@ -481,16 +476,24 @@ func TestWhatIsFrozenForNothingThaws(t *testing.T) {
 	})
 }
 
+// freezeForNothing freezes partition 101, for partition 100, without an operator that merges them.
+func (f *fleet) freezeForNothing() *fleetPartition {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	left, right := f.parts[100].d, f.parts[101]
+	right.d.Membership++
+	right.d.Frozen = &clusterpb.Freeze{Partition: 100, Generation: left.Generation,
+		Membership: left.Membership}
+	return right
+}
+
 // A partition that is frozen for nothing thaws also if an operator of its own waits for that.
 func TestFrozenPartitionWithAnOperatorThaws(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x", "m"))
 		f.await(time.Minute, "all is well", f.settled)
+		right := f.freezeForNothing()
 		f.mu.Lock()
-		left, right := f.parts[100].d, f.parts[101]
-		right.d.Membership++
-		right.d.Frozen = &clusterpb.Freeze{Partition: 100, Generation: left.Generation,
-			Membership: left.Membership}
 		to := uint64(0)
 		for _, r := range right.d.Replicas {
 			if r.Replica != right.d.WantedLeader {

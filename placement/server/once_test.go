@@ -83,8 +83,8 @@ func TestRepeatedCallsTakeEffectOnce(t *testing.T) {
 	})
 }
 
-// An attempt that began before the first one was committed, and is refused because of what the first
-// one did, has the answer of the first.
+// An attempt that began before the first one was committed, and is refused because of what the
+// first one did, has the answer of the first.
 func TestOverlappingAttempts(t *testing.T) {
 	inFleet(t, []string{"", "", ""}, func(t *testing.T, c *core, f *fleet) {
 		f.create(ranged("x", "f", "m"))
@@ -115,7 +115,8 @@ func TestOverlappingAttempts(t *testing.T) {
 	})
 }
 
-// An answer belongs to one commit: what is committed after that says nothing of the call.
+// The answer of a call is stored by one commit only. A later commit with the same context does not
+// store the answer.
 func TestAnswerOfOneCommit(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *core, _ *coreclient.Client) {
 		m, request := c.leader.server.meta, &clusterpb.CancelOperatorRequest{Partition: 7}

@@ -437,8 +437,8 @@ func TestMergeOfAnotherEpoch(t *testing.T) {
 }
 
 // A right partition that was frozen by a node that makes the attempt no longer, because it has
-// stopped or lost its leadership, is thawed: the one that leads the left partition takes the attempt
-// back.
+// stopped or lost its leadership, is thawed: the one that leads the left partition takes the
+// attempt back.
 func TestFreezeWithoutAttemptEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMergeTest(t, 3)

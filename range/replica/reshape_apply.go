@@ -19,14 +19,14 @@ func (r *Replica) Configuration() group.Configuration {
 }
 
 // Settled reports whether a majority knows, on disk, that the present descriptor is committed. Only
-// then may a replica be destroyed that the descriptor no longer names: until then others may ask for
-// its vote.
+// then may a replica be destroyed that the descriptor no longer names: until then others may ask
+// for its vote.
 //
 // INVARIANT: an entry that a leader proposes when it knows an earlier one to be committed is stored
 // together with that knowledge. Entries between them, which were proposed before, are not. So this
-// replica, which leads when its descriptor is reported, has applied an entry behind all that were in
-// its log when the descriptor was applied. If it was elected later, or has the descriptor from its
-// state or a snapshot, the first entry of its term is such an entry.
+// replica, which leads when its descriptor is reported, has applied an entry behind all that were
+// in its log when the descriptor was applied. If it was elected later, or has the descriptor from
+// its state or a snapshot, the first entry of its term is such an entry.
 func (r *Replica) Settled() bool {
 	index, _ := r.Applied()
 	return index > r.m.SettledBehind()

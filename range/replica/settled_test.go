@@ -24,8 +24,8 @@ func TestSettledBehindTheLog(t *testing.T) {
 	for {
 		index, _ := leader.Applied()
 		if got, want := leader.Settled(), index > last; got != want {
-			t.Errorf("settled when entry %d is applied: %v; the split was applied behind entry %d, and the "+
-				"log had entries up to %d", index, got, before, last)
+			t.Errorf("settled when entry %d is applied: %v; the split was applied behind entry %d, and "+
+				"the log had entries up to %d", index, got, before, last)
 		}
 		if index > last {
 			return

@@ -28,15 +28,14 @@ type Attempts struct {
 
 // Of returns the Attempts of a call of the service Cluster with a request.
 func Of(request proto.Message) *Attempts {
-	if OnlyAsks(request) {
+	if onlyAsks(request) {
 		return &Attempts{level: descriptorpb.MethodOptions_NO_SIDE_EFFECTS}
 	}
 	return &Attempts{level: levels[request.ProtoReflect().Descriptor().FullName()]}
 }
 
-// OnlyAsks reports whether a call changes nothing, because of its request, although other calls of
-// its method do.
-func OnlyAsks(request proto.Message) bool {
+// onlyAsks reports whether a request is a question, of a method whose other requests are changes.
+func onlyAsks(request proto.Message) bool {
 	switch r := request.(type) {
 	case *clusterpb.SetNodeStatusRequest:
 		return r.DryRun
@@ -113,7 +112,7 @@ func (a *Attempts) Note(err error) {
 // Once reports whether the call takes effect once, however often it is made.
 func (a *Attempts) Once() bool { return a.level == descriptorpb.MethodOptions_IDEMPOTENT }
 
-// ofAnswer reports whether a code can only be that of an answer.
+// ofAnswer reports whether only an answer has such a code, and no failure of the network.
 func ofAnswer(code codes.Code) bool {
 	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.Unknown,

@@ -47,10 +47,12 @@ func (a *answering) ListNodes(
 	return nil, a.with
 }
 
-func detailed(code codes.Code, detail protoadapt.MessageV1) error {
+// detailed returns a refusal with a detail.
+func detailed(t *testing.T, code codes.Code, detail protoadapt.MessageV1) error {
+	t.Helper()
 	st, err := status.New(code, "no").WithDetails(detail)
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	return st.Err()
 }
@@ -75,9 +77,9 @@ func TestDoubt(t *testing.T) {
 		{"a call that ended at the server", restore,
 			[]error{status.Error(codes.Canceled, "context canceled")}, true},
 		{"a member that has done nothing", restore,
-			[]error{detailed(codes.Unavailable, &clusterpb.CoreHint{})}, false},
+			[]error{detailed(t, codes.Unavailable, &clusterpb.CoreHint{})}, false},
 		{"a server that found no leader", restore,
-			[]error{detailed(codes.Unavailable, &clusterpb.CoreTrouble{})}, false},
+			[]error{detailed(t, codes.Unavailable, &clusterpb.CoreTrouble{})}, false},
 		{"a command that may be committed yet", restore,
 			[]error{Unknown(codes.Unavailable, "the core", &clusterpb.CoreHint{})}, true},
 		{"a refusal after a lost answer", restore, []error{lost, refused}, true},

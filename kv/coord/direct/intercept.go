@@ -50,8 +50,8 @@ func unrepeated(ctx context.Context, method string, err error) error {
 	switch status.Code(err) {
 	case codes.Canceled, codes.DeadlineExceeded:
 		if method != pb.KV_Range_FullMethodName && ctx.Err() == nil {
-			return status.Errorf(codes.Unavailable, "the server ended the call, which may have been made: "+
-				"%s", status.Convert(err).Message())
+			return status.Errorf(codes.Unavailable,
+				"the server ended the call, which may have been made: %s", status.Convert(err).Message())
 		}
 	}
 	return err

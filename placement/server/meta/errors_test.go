@@ -13,7 +13,8 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/outcome"
 )
 
-// A command that may have been executed is told from one that was not.
+// The status of a command with an unknown outcome differs from that of a command that was not
+// executed.
 func TestStatusSaysWhatIsUnknown(t *testing.T) {
 	var r Records
 	for _, c := range []struct {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// ReservedPrefix is the prefix of placement's own keys in the core's store. Clients may read these
-	// keys but not write them.
+	// ReservedPrefix is the prefix of placement's own keys in the core's store. Clients may read
+	// these keys but not write them.
 	ReservedPrefix = "/_tidemark/"
 	// TablePrefix is the prefix of the records that are sent to nodes and clients.
 	TablePrefix = ReservedPrefix + "table/"
@@ -69,8 +69,8 @@ const (
 	MaxTextBytes = 1024
 	// Chunk is the number of partitions that one transaction writes or removes.
 	Chunk = 256
-	// MaxTokens is the number of creations and drops that are remembered. MaxCalls is that of other
-	// calls of the service Cluster.
+	// MaxTokens is the number of creations and drops that are remembered, and MaxCalls the
+	// number of other calls of the service Cluster that are.
 	MaxTokens, MaxCalls = 1024, 1024
 
 	// nodeLeases is the first id of nodes' leases. Clients are unlikely to choose ids in this range.

@@ -26,7 +26,7 @@ const maxAnswer = 64 << 10
 type once struct {
 	id      uint64
 	request []byte
-	// revision is that of the place of the answer, before the call.
+	// revision is the revision of the record at CallKey before the call.
 	revision uint64
 	// answer is set before the commit of the change.
 	answer proto.Message
@@ -69,7 +69,7 @@ func Answer(ctx context.Context, answer proto.Message) {
 	}
 }
 
-// answerOf returns the answer that the next Commit remembers; nil if there is none.
+// answerOf returns the answer that the next Commit with a context stores; nil if no answer is set.
 func answerOf(ctx context.Context) proto.Message {
 	if o, ok := ctx.Value(onceKey{}).(*once); ok {
 		return o.answer
@@ -79,8 +79,8 @@ func answerOf(ctx context.Context) proto.Message {
 
 // Refuse is called before a call is refused, with the context, the request and the answer of Once.
 // The call may have been made before, by an attempt whose commit was not yet applied when Once
-// looked: the refusal may be a consequence of the call itself. Then Refuse returns true and sets the
-// answer. An error, a status, means that it is not known whether that is so.
+// looked: the refusal may be a consequence of the call itself. Then Refuse returns true and sets
+// the answer. An error, a status, means that it is not known whether that is so.
 func (r *Records) Refuse(ctx context.Context, request, answer proto.Message) (bool, error) {
 	o, ok := ctx.Value(onceKey{}).(*once)
 	if !ok {
@@ -98,8 +98,8 @@ func (r *Records) Refuse(ctx context.Context, request, answer proto.Message) (bo
 	return false, Conflict(fmt.Sprintf("call %016x", o.id))
 }
 
-// remember returns the conditions and operations of a commit, with those that remember the answer of
-// the call of ctx.
+// remember returns the conditions and operations of a commit, with those that remember the answer
+// of the call of ctx.
 func remember(ctx context.Context, conditions []*storepb.Compare, ops []*storepb.Op,
 ) ([]*storepb.Compare, []*storepb.Op) {
 	o, ok := ctx.Value(onceKey{}).(*once)

@@ -66,9 +66,9 @@ type Replica struct {
 	Broken string `json:"broken,omitempty"`
 	// Descriptor is the descriptor at the end of the replica's log.
 	Descriptor Partition `json:"descriptor"`
-	// Known is the descriptor that the replica knows to be committed, with which it starts. Changes of
-	// the replicas in its log behind that may be committed or not. It is absent in surveys of earlier
-	// versions.
+	// Known is the descriptor that the replica knows to be committed, with which it starts. Changes
+	// of the replicas in its log behind that may be committed or not. It is absent in surveys of
+	// earlier versions.
 	Known *Partition `json:"known,omitempty"`
 	// LastIndex and LastTerm are those of the last entry of its log.
 	LastIndex uint64 `json:"last_index"`
@@ -151,8 +151,8 @@ func Read(d Directory) (*Survey, error) {
 
 func hexID(id uint64) string { return fmt.Sprintf("%016x", id) }
 
-// withLog calls do with the log and the state, and with the replicas that are there and are not being
-// removed.
+// withLog calls do with the log and the state, and with the replicas that are there and are not
+// being removed.
 func (d *Directory) withLog(do func(*splitrecovery.Directory, []raftlog.Identity) error) error {
 	removed, err := lifecycle.ReadRemovals(d.Log)
 	if err != nil {

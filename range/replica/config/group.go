@@ -31,8 +31,8 @@ type Group interface {
 	LeaseLeft() time.Duration
 	// Leader returns the replica that leads, 0 if unknown, and its term.
 	Leader() (keys.ReplicaID, uint64)
-	// Appended returns the index of an entry of the log. All entries behind it were proposed when this
-	// replica knew that what it has applied is committed.
+	// Appended returns the index of an entry of the log. All entries behind it were proposed when
+	// this replica knew that what it has applied is committed.
 	Appended() uint64
 	// Wake wakes the group if it sleeps.
 	Wake()
@@ -55,8 +55,8 @@ type Pending struct {
 	// Timing has the parts of the request's time; nil if nobody wants to know. It is not used after
 	// Reply.
 	Timing *timing.Request
-	// Share is the place of the request's tenant, who is charged for what the request has cost; nil if
-	// the request did not wait to begin.
+	// Share is the place of the request's tenant, who is charged for what the request has cost; nil
+	// if the request did not wait to begin.
 	Share *workqueue.Share
 }
 
