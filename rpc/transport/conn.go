@@ -35,11 +35,18 @@ type Conn struct {
 	frame   []byte
 	records []byte
 	unsent  []byte
+	// failed is the error of the write that failed, if one did. It belongs to the sender.
+	failed error
 
 	watch watch
 	// ended is the reason why this side broke the connection, if it did.
 	ended     atomic.Pointer[error]
 	closeOnce sync.Once
+	// reads guards the deadline of reads. lingers is set when end begins to wait for the other side.
+	reads struct {
+		sync.Mutex
+		lingers bool
+	}
 }
 
 // newConn makes a connection on a socket. tlsConn is nil without TLS; otherwise its handshake is
@@ -193,8 +200,9 @@ func (c *Conn) broken(err error) error {
 }
 
 // Send writes a message that consists of parts, after the rest of the message before. Without parts
-// it writes only that rest. It blocks until the kernel has taken everything. On an error it closes
-// the connection, and the receiver gets an error too.
+// it writes only that rest. It blocks until the kernel has taken everything. An error ends the
+// connection: the receiver gets an error too, after the messages that have come, and with the reason
+// if the other side has sent one.
 func (c *Conn) Send(parts ...[]byte) error {
 	if err := c.finish(); err != nil || len(parts) == 0 {
 		return err
@@ -209,19 +217,22 @@ func (c *Conn) Send(parts ...[]byte) error {
 // whether that was all. If not, Send writes the rest. The message before must be written
 // completely.
 func (c *Conn) TrySend(parts ...[]byte) (done bool, err error) {
+	if c.failed != nil {
+		return false, c.failed
+	}
 	if err := c.take(parts); err != nil {
 		return false, err
 	}
 	n, err := c.socket.writeSome(c.unsent)
 	c.unsent = c.unsent[n:]
 	if err != nil {
-		_ = c.Close()
+		return false, c.fail(err)
 	}
 	if len(c.unsent) > 0 {
-		return false, err
+		return false, nil
 	}
 	c.written()
-	return true, err
+	return true, nil
 }
 
 // SendKeepalive writes a keepalive, after the rest of a message.
@@ -270,9 +281,9 @@ func (c *Conn) take(parts [][]byte) error {
 func (c *Conn) encrypted(records []byte, err error) error {
 	c.records, c.unsent = records, records
 	if err != nil {
-		_ = c.Close()
+		return c.fail(err)
 	}
-	return err
+	return nil
 }
 
 // written releases the buffers when everything is written.
@@ -287,17 +298,29 @@ func (c *Conn) written() {
 
 // finish writes the unsent bytes.
 func (c *Conn) finish() error {
-	if len(c.unsent) == 0 {
-		return nil
+	if c.failed != nil || len(c.unsent) == 0 {
+		return c.failed
 	}
-	_, err := c.socket.Write(c.unsent)
+	if _, err := c.socket.Write(c.unsent); err != nil {
+		return c.fail(err)
+	}
 	c.written()
-	if err != nil {
-		// The other side may have half a message, so the connection cannot go on. The receiver gets
-		// an error.
-		_ = c.Close()
+	return nil
+}
+
+// fail ends the connection after a failed write: the other side may have half a message. Writes
+// fail, too, when the other side has closed the connection, and its reason may be among the bytes
+// that the receiver has not read yet. So the receiver may read for a while.
+func (c *Conn) fail(err error) error {
+	c.written()
+	c.failed = err
+	err = status.Error(codes.Unavailable, err.Error())
+	c.ended.CompareAndSwap(nil, &err)
+	if half, ok := c.socket.Conn.(halfCloser); ok {
+		_ = half.CloseWrite()
 	}
-	return err
+	time.AfterFunc(lingering, func() { _ = c.Close() })
+	return c.failed
 }
 
 // Break closes the connection for a reason, which Receive returns.
@@ -306,10 +329,15 @@ func (c *Conn) Break(reason error) {
 	_ = c.Close()
 }
 
-// Interrupt makes Receive return a reason, and leaves the connection open for End.
+// Interrupt makes Receive return a reason, and leaves the connection open for End. A connection
+// that End is ending stays as it is.
 func (c *Conn) Interrupt(reason error) {
 	c.ended.CompareAndSwap(nil, &reason)
-	_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+	c.reads.Lock()
+	defer c.reads.Unlock()
+	if !c.reads.lingers {
+		_ = c.socket.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // Close closes the connection at once. The goroutines that send and receive get an error.

@@ -229,6 +229,64 @@ func TestReasonsArrive(t *testing.T) {
 	}
 }
 
+// TestReasonsOutliveWrites: a side whose write fails still reads why the other side has ended the
+// connection.
+func TestReasonsOutliveWrites(t *testing.T) {
+	pairs(t, func(t *testing.T, opener, acceptor *Conn) {
+		tcp, ok := acceptor.Raw().(*net.TCPConn)
+		if !ok {
+			t.Skip("a pipe loses unread bytes")
+		}
+		if err := acceptor.sendControl(controlEnded,
+			reason(status.Error(codes.Aborted, "for a reason"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(tcp.SetLinger(0), acceptor.Close()); err != nil { // a reset
+			t.Fatal(err)
+		}
+		for opener.Send([]byte("more")) == nil {
+		}
+		if err := opener.Send(); err == nil {
+			t.Error("a message after a failed write was sent")
+		}
+		if _, err := opener.TrySend([]byte("more")); err == nil {
+			t.Error("a message after a failed write was sent")
+		}
+		if _, err := opener.Receive(); status.Convert(err).Message() != "for a reason" {
+			t.Error(err)
+		}
+	})
+}
+
+// lingeringConn is a connection on which nothing arrives. over is set while its deadline for reads
+// has passed.
+type lingeringConn struct {
+	net.Conn
+	over bool
+}
+
+func (c *lingeringConn) Write(b []byte) (int, error) { return len(b), nil }
+func (c *lingeringConn) CloseWrite() error           { return nil }
+func (c *lingeringConn) Close() error                { return nil }
+func (c *lingeringConn) Read([]byte) (int, error)    { return 0, io.EOF }
+
+func (c *lingeringConn) SetReadDeadline(d time.Time) error {
+	c.over = !d.IsZero()
+	return nil
+}
+
+// TestInterruptLeavesAnEnd: an interruption does not end the wait for the other side, which has not
+// read the reason yet.
+func TestInterruptLeavesAnEnd(t *testing.T) {
+	raw := new(lingeringConn)
+	c := newConn(newSocket(raw), nil, nil)
+	c.End(status.Error(codes.Aborted, "for a reason"))
+	c.Interrupt(status.Error(codes.Unavailable, "going"))
+	if raw.over {
+		t.Error("the interruption has ended the wait")
+	}
+}
+
 // An interrupted receiver gets the reason, and the connection can still tell the other side.
 func TestInterrupt(t *testing.T) {
 	pairs(t, func(t *testing.T, opener, acceptor *Conn) {

@@ -27,10 +27,16 @@ func (c *Conn) end(kind byte, err error) {
 	timer := time.AfterFunc(lingering, func() { _ = c.Close() })
 	defer timer.Stop()
 	if c.sendControl(kind, reason(err)) == nil {
-		if half, ok := c.socket.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		if half, ok := c.socket.Conn.(halfCloser); ok && half.CloseWrite() == nil {
+			c.reads.Lock()
+			c.reads.lingers = true
 			_ = c.socket.SetReadDeadline(time.Time{})
+			c.reads.Unlock()
 			_, _ = io.CopyN(io.Discard, c.socket, lingeringBytes)
 		}
 	}
 	_ = c.Close()
 }
+
+// halfCloser is a connection whose sending half can be closed alone.
+type halfCloser interface{ CloseWrite() error }
