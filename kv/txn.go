@@ -23,8 +23,8 @@ type TxnOption interface{ txn(*txnOptions) }
 
 type txnOptions struct {
 	commitWait bool
-	// span is the span of Update, for all attempts. If ownSpan is set, span is the span of one
-	// attempt, which ends the span.
+	// span is the span of Update, for all attempts. ownSpan is set for a transaction of Begin: span is
+	// then the span of one attempt, which ends the span.
 	span    calltrace.Span
 	ownSpan bool
 }
@@ -562,11 +562,22 @@ func (t *Txn) Bytes() int { return t.writes.Bytes() }
 // again (Again). ErrOutcomeUnknown means that the context ended before the outcome was known.
 // Outcome asks for the outcome later. Any other error means that the transaction is not committed
 // and never will be.
+//
+// Within the function of Update, Commit does nothing and returns ErrInvalidArgument: Update commits
+// when the function has returned.
 func (t *Txn) Commit(ctx context.Context) (_ Timestamp, err error) {
-	const op = "commit"
-	if t.options.ownSpan {
+	switch {
+	case t.options.ownSpan:
 		defer func() { t.options.span.End(failureOf(err)) }()
+	case !t.ended:
+		return Timestamp{}, invalid("commit", "", nil, "Update commits the transaction when its "+
+			"function returns nil; remove the commit from the function, or use Begin")
 	}
+	return t.commit(ctx)
+}
+
+func (t *Txn) commit(ctx context.Context) (Timestamp, error) {
+	const op = "commit"
 	t.transaction.Enter()
 	defer t.transaction.Leave()
 	if err := t.check(op, nil, nil); err != nil {

@@ -134,6 +134,17 @@ func TestTxnErrors(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		// A commit by the function of Update does nothing.
+		var within error
+		if _, err := client.Update(ctx, func(tx *Txn) error {
+			_, within = tx.Commit(ctx)
+			return tx.Put(ks, []byte("committed"), nil)
+		}); err != nil || !errors.Is(within, ErrInvalidArgument) {
+			t.Error(err, within)
+		}
+		if _, err := ks.Get(ctx, []byte("committed")); err != nil {
+			t.Error(err)
+		}
 		// Another client's write after every read.
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

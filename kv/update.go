@@ -95,7 +95,7 @@ func (t *Txn) run(ctx context.Context, f func(*Txn) error) (at Timestamp, err er
 		}
 		return Timestamp{}, err, false
 	}
-	at, err = t.Commit(ctx)
+	at, err = t.commit(ctx)
 	return at, err, err != nil && runAgain(err)
 }
 

@@ -234,6 +234,7 @@ func TestPairVerbs(t *testing.T) {
 	b.want("DELETED\n      1\n", "delete", "pairs", "apple")
 	b.want("DELETED\n      0\n", "delete", "pairs", "apple")
 	b.fails(exit.Usage, "give a key, or a range", "delete", "pairs")
+	b.fails(exit.Usage, "every key of the keyspace", "delete", "pairs", "--prefix", "", "--yes")
 	b.fails(exit.Usage, "--yes", "delete", "pairs", "--all")
 	b.want("2\n", "delete", "pairs", "--all", "--yes", "-o", "tsv")
 	b.want("", "scan", "pairs")

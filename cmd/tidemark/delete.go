@@ -54,6 +54,12 @@ deletion is not atomic: if it is interrupted, a part of the range is deleted.`,
 		case !ranged:
 			return exit.Usagef("give a key, or a range: --prefix, --from and --to, or --all")
 		}
+		// A variable of a script that is not set makes an empty prefix.
+		if span, err := f.Keys(); err != nil {
+			return err
+		} else if !all && len(span.Start) == 0 && len(span.End) == 0 {
+			return exit.Usagef("%s is every key of the keyspace; if that is meant, use --all", f.String())
+		}
 		if err := a.confirm(yes, fmt.Sprintf("This deletes every key of the range in keyspace %q.",
 			args[0])); err != nil {
 			return err

@@ -151,6 +151,7 @@ func (s *orders) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+			s.works(h)
 			working.Go(func() {
 				defer func() { <-places }()
 				s.carryOut(ctx, h, o)
@@ -163,8 +164,8 @@ func (s *orders) run(ctx context.Context) {
 	}
 }
 
-// idle returns the orders that are due and that no goroutine works on; from now on one does. next
-// is the time until there may be others; 0 if there are none.
+// idle returns the orders that are due and that no goroutine works on. next is the time until there
+// may be others; 0 if there are none.
 func (s *orders) idle(now time.Time) (idle map[*hosted.Replica]*order, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +175,6 @@ func (s *orders) idle(now time.Time) (idle map[*hosted.Replica]*order, next time
 			o.due = now.Add(min(orderAgain, orderSoon<<min(o.looked, 10)))
 			o.looked++
 			if _, working := s.mu.working[h]; !working {
-				s.mu.working[h] = struct{}{}
 				idle[h] = o
 			}
 		}
@@ -203,6 +203,14 @@ func (s *orders) done(h *hosted.Replica, o *order) {
 		delete(s.mu.begun, h)
 	}
 	s.mu.Unlock()
+}
+
+// works notes that a goroutine carries out an order of a partition from now on. An order that waits
+// for a goroutine does not count: the goroutines may be taken for minutes.
+func (s *orders) works(h *hosted.Replica) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.working[h] = struct{}{}
 }
 
 // worked notes that an order was carried out, or has to wait.

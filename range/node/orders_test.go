@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tidemarkdb/tidemark/range/keys"
+	"github.com/tidemarkdb/tidemark/range/node/hosted"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
 )
 
@@ -133,6 +134,22 @@ func (c *cluster) add(id uint64) {
 	c.core.update(&clusterpb.TableUpdate{Nodes: []*clusterpb.Node{{Id: id,
 		Address: fmt.Sprintf("node-%d:1", id), Alive: true}}})
 	c.nodes[id].start()
+}
+
+// TestAnOrderThatWaitsIsNotBusy: an order that waits for a goroutine does not keep its partition
+// frozen.
+func TestAnOrderThatWaitsIsNotBusy(t *testing.T) {
+	var s orders
+	s.init(nil)
+	h := new(hosted.Replica)
+	s.mu.due[h] = &order{Order: new(clusterpb.Order)}
+	if idle, _ := s.idle(time.Now()); idle[h] == nil || s.busy(h) {
+		t.Errorf("%d orders are due, busy %v", len(idle), s.busy(h))
+	}
+	s.works(h)
+	if !s.busy(h) {
+		t.Error("an order that is carried out does not count")
+	}
 }
 
 // TestALaterOrderTakesTheEarliersPlace: one that waits for a node that never comes gives way to the
