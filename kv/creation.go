@@ -159,12 +159,18 @@ func (c *Client) AlterKeyspace(ctx context.Context, name string, changes ...Alte
 		DefaultTtlMillis:         s.defaultTTL,
 		QuotaBytes:               s.quotas.bytes, QuotaRequestsPerSecond: s.quotas.requests,
 		QuotaBytesPerSecond: s.quotas.throughput,
+		GcWindowSeconds:     uint64(s.gcWindow / time.Second),
 	}
 	altered, err := conn.Ask(ctx, c.conn, clusterpb.ClusterClient.AlterKeyspace, request)
 	if err != nil {
 		return wrapAdmin(op, name, err)
 	}
-	return s.quotas.ignored(op, name, altered.GetKeyspace())
+	ks := altered.GetKeyspace()
+	if want := request.GcWindowSeconds; want != 0 && ks.GetGcWindowSeconds() != want {
+		return invalid(op, name, nil, "the core runs a release that cannot change the GC window; "+
+			"upgrade all servers first (other changes of this call are made)")
+	}
+	return s.quotas.ignored(op, name, ks)
 }
 
 // creation is a wait for a keyspace that is being set up.

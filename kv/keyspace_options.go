@@ -21,9 +21,9 @@ const DefaultHashPartitions = 32
 // SplitSize, MergeSize, AutoSplit, DefaultTTL, QuotaBytes, QuotaRequests, QuotaThroughput.
 type KeyspaceOption interface{ create(*keyspaceSettings) }
 
-// AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders,
-// MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL, QuotaBytes,
-// QuotaRequests, QuotaThroughput.
+// AlterOption is an option of AlterKeyspace: Replicas, PlaceReplicas, PreferLeaders, GCWindow,
+// ClosedLag, MaxTransactionAge, MaxTransactionIdle, SplitSize, MergeSize, AutoSplit, DefaultTTL,
+// QuotaBytes, QuotaRequests, QuotaThroughput.
 type AlterOption interface{ alter(*keyspaceSettings) }
 
 // keyspaceSettings collects the options of a keyspace. A zero field means the cluster's default, or
@@ -206,15 +206,21 @@ func AutoSplit(on bool) SizeOption {
 	return func(s *keyspaceSettings) { s.noAuto = new(bool); *s.noAuto = !on }
 }
 
+// GCWindowOption sets how long earlier versions of a keyspace can be read.
+type GCWindowOption func(*keyspaceSettings)
+
+func (o GCWindowOption) create(s *keyspaceSettings) { o(s) }
+func (o GCWindowOption) alter(s *keyspaceSettings)  { o(s) }
+
 // GCWindow sets how long earlier versions can be read, in whole seconds. The cluster's default is
-// an hour.
-func GCWindow(d time.Duration) KeyspaceOption {
-	return keyspaceOption(func(s *keyspaceSettings) {
+// an hour. Altering it to a longer time brings no version back that is already removed.
+func GCWindow(d time.Duration) GCWindowOption {
+	return func(s *keyspaceSettings) {
 		if d < time.Second {
 			s.refuse("a GC window of %s: it has at least one second", d)
 		}
 		s.gcWindow = d.Truncate(time.Second)
-	})
+	}
 }
 
 // ClosedLagOption sets how far behind the present any replica can be read.

@@ -39,7 +39,7 @@ type createFlags struct {
 	partitions string
 	splitAt    []string
 	place      placeFlags
-	window     time.Duration
+	window     windowFlag
 	commitWait bool
 	ifMissing  bool
 	quiet      bool
@@ -85,8 +85,7 @@ creation goes on: --if-missing waits for it.`,
 	flags.StringArrayVar(&f.splitAt, "split-at", nil,
 		"with range: a key that begins a partition; once for each, ascending")
 	f.place.register(cmd, "the cluster's, 3")
-	flags.DurationVar(&f.window, "gc-window", 0,
-		"for how long the past can be read (default: the cluster's, 1h)")
+	f.window.register(cmd, "the cluster's, 1h")
 	flags.BoolVar(&f.commitWait, "commit-wait", false,
 		"every write is acknowledged, and seen, only when all clocks have passed its timestamp")
 	flags.BoolVar(&f.ifMissing, "if-missing", false,
@@ -138,12 +137,12 @@ func (f *createFlags) options() (options []kv.KeyspaceOption, err error) {
 	for _, option := range placing {
 		options = append(options, option)
 	}
-	switch {
-	case f.window < 0, f.window%time.Second != 0,
-		f.window == 0 && f.limits.flags.Changed("gc-window"):
-		return nil, exit.Usagef("--gc-window %s: give whole seconds, at least one", f.window)
-	case f.window > 0:
-		options = append(options, kv.GCWindow(f.window))
+	windows, err := f.window.options()
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range windows {
+		options = append(options, option)
 	}
 	limits, err := f.limits.options()
 	if err != nil {

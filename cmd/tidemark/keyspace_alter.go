@@ -80,6 +80,30 @@ func (f *lagFlag) options() ([]kv.ClosedLagOption, error) {
 	return []kv.ClosedLagOption{kv.ClosedLag(f.lag)}, nil
 }
 
+// windowFlag is the time for which the past can be read.
+type windowFlag struct {
+	window time.Duration
+	flags  *pflag.FlagSet
+}
+
+// register adds the flag. window is a text for the default.
+func (f *windowFlag) register(cmd *cobra.Command, window string) {
+	f.flags = cmd.Flags()
+	f.flags.DurationVar(&f.window, "gc-window", 0,
+		"for how long the past can be read (default: "+window+")")
+}
+
+// options returns the option of the flag, if it was given.
+func (f *windowFlag) options() ([]kv.GCWindowOption, error) {
+	switch {
+	case !f.flags.Changed("gc-window"):
+		return nil, nil
+	case f.window < time.Second || f.window%time.Second != 0:
+		return nil, exit.Usagef("--gc-window %s: give whole seconds, at least one", f.window)
+	}
+	return []kv.GCWindowOption{kv.GCWindow(f.window)}, nil
+}
+
 // placeFlags say how many replicas a keyspace has, and where.
 type placeFlags struct {
 	replicas       int
@@ -136,12 +160,14 @@ func (a *app) keyspaceAlterCommand() *cobra.Command {
 	var encoding argument.Encoding
 	var splitAt []string
 	var lag lagFlag
+	var window windowFlag
 	var quotas quotaFlags
 	cmd := &cobra.Command{
 		Use:   "alter NAME",
 		Short: "Change the replicas of a keyspace, its partitions, limits, quotas and default expiry",
 		Long: `Change the number and the place of a keyspace's replicas, the size of its partitions,
-the time for which transactions may hold its locks, and the default time to live of its values.
+the time for which the past can be read, the time for which transactions may hold its locks, and
+the default time to live of its values.
 Settings that are not given stay unchanged.
 
 --split-at splits at each given key, and waits for each split, as "tidemark split --wait" does.
@@ -149,7 +175,8 @@ Settings that are not given stay unchanged.
 Replicas are added, moved and removed afterwards, while the keyspace is used: "tidemark why NAME"
 shows the progress.
 
---ttl counts for later writes; existing values keep their expiry.
+--ttl counts for later writes; existing values keep their expiry. A longer --gc-window brings
+nothing back that is already removed.
 
 Limits also count for open transactions, as soon as the nodes have learned of the limits, which
 takes a moment. Changed quotas count as soon; 0 removes a quota.`,
@@ -188,6 +215,13 @@ takes a moment. Changed quotas count as soon; 0 removes a quota.`,
 			for _, option := range closed {
 				changes = append(changes, option)
 			}
+			windows, err := window.options()
+			if err != nil {
+				return err
+			}
+			for _, option := range windows {
+				changes = append(changes, option)
+			}
 			lives, err := ttl.options()
 			if err != nil {
 				return err
@@ -212,8 +246,8 @@ takes a moment. Changed quotas count as soon; 0 removes a quota.`,
 			}
 			if len(changes)+len(at) == 0 {
 				return exit.Usagef("say what to change: --replicas, --place, --leaders, --split-size, " +
-					"--merge-size, --no-auto, --split-at, --closed-lag, --txn-max-age, --txn-max-idle, --ttl, " +
-					"--quota-bytes, --quota-requests, --quota-throughput")
+					"--merge-size, --no-auto, --split-at, --gc-window, --closed-lag, --txn-max-age, --txn-max-idle, " +
+					"--ttl, --quota-bytes, --quota-requests, --quota-throughput")
 			}
 			return a.withClient(ctx, func(client *kv.Client) error {
 				if len(changes) > 0 {
@@ -231,6 +265,7 @@ takes a moment. Changed quotas count as soon; 0 removes a quota.`,
 	place.register(cmd, "it stays")
 	f.register(cmd, "it stays", "it stays")
 	sizes.register(cmd, "it stays", "it stays")
+	window.register(cmd, "it stays")
 	lag.register(cmd, "it stays")
 	ttl.register(cmd, "it stays")
 	quotas.register(cmd, "it stays")

@@ -104,3 +104,52 @@ func TestTransactionsOlderThanTheWindow(t *testing.T) {
 		}
 	})
 }
+
+// TestAlteredGCWindow: a shorter GC window removes what only a longer one kept, and a longer one
+// keeps from then on what it says.
+func TestAlteredGCWindow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := kvtest.Start(t, kvtest.Options{Latency: latency, Configure: func(_ int,
+			sc *embedded.ServerConfig) {
+			sc.GCInterval = time.Second
+		}})
+		client := c.Client(t)
+		ks := create(t, client, "here", kv.Range(), kv.GCWindow(time.Hour))
+		ctx := t.Context()
+		readable := func(at kv.Timestamp) error {
+			_, err := ks.Get(ctx, []byte("k"), kv.At(at))
+			return err
+		}
+		// rewrite overwrites the key for 30 s, and returns when the first value was the latest one.
+		rewrite := func() kv.Timestamp {
+			put(t, ks, "k", "old")
+			at := client.Timestamp()
+			for range 30 {
+				put(t, ks, "k", "new")
+				time.Sleep(time.Second)
+			}
+			return at
+		}
+		before := rewrite()
+		if err := readable(before); err != nil {
+			t.Errorf("within the window: %v", err)
+		}
+		if err := client.AlterKeyspace(ctx, "here", kv.GCWindow(2*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if err := readable(rewrite()); !errors.Is(err, kv.ErrTimestampTooOld) {
+			t.Errorf("outside the shorter window: %v", err)
+		}
+		if err := client.AlterKeyspace(ctx, "here", kv.GCWindow(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // the nodes learn of it
+		if err := readable(rewrite()); err != nil {
+			t.Errorf("within the longer window: %v", err)
+		}
+		if err := client.AlterKeyspace(ctx, "here", kv.GCWindow(200*366*24*time.Hour)); !errors.Is(err,
+			kv.ErrInvalidArgument) {
+			t.Errorf("200 years: %v", err)
+		}
+	})
+}

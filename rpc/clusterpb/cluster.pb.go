@@ -3074,8 +3074,11 @@ type AlterKeyspaceRequest struct {
 	QuotaBytes             *uint64 `protobuf:"varint,12,opt,name=quota_bytes,json=quotaBytes,proto3,oneof" json:"quota_bytes,omitempty"`
 	QuotaRequestsPerSecond *uint64 `protobuf:"varint,13,opt,name=quota_requests_per_second,json=quotaRequestsPerSecond,proto3,oneof" json:"quota_requests_per_second,omitempty"`
 	QuotaBytesPerSecond    *uint64 `protobuf:"varint,14,opt,name=quota_bytes_per_second,json=quotaBytesPerSecond,proto3,oneof" json:"quota_bytes_per_second,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// 0: it stays as it is. An earlier version of the core ignores it, and the keyspace in its answer
+	// has the former one.
+	GcWindowSeconds uint64 `protobuf:"varint,15,opt,name=gc_window_seconds,json=gcWindowSeconds,proto3" json:"gc_window_seconds,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AlterKeyspaceRequest) Reset() {
@@ -3202,6 +3205,13 @@ func (x *AlterKeyspaceRequest) GetQuotaRequestsPerSecond() uint64 {
 func (x *AlterKeyspaceRequest) GetQuotaBytesPerSecond() uint64 {
 	if x != nil && x.QuotaBytesPerSecond != nil {
 		return *x.QuotaBytesPerSecond
+	}
+	return 0
+}
+
+func (x *AlterKeyspaceRequest) GetGcWindowSeconds() uint64 {
+	if x != nil {
+		return x.GcWindowSeconds
 	}
 	return 0
 }
@@ -11730,7 +11740,7 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\x19quota_requests_per_second\x18\x13 \x01(\x04R\x16quotaRequestsPerSecond\x123\n" +
 	"\x16quota_bytes_per_second\x18\x14 \x01(\x04R\x13quotaBytesPerSecond\"S\n" +
 	"\x16CreateKeyspaceResponse\x129\n" +
-	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xb5\x06\n" +
+	"\bkeyspace\x18\x01 \x01(\v2\x1d.tidemark.cluster.v1.KeyspaceR\bkeyspace\"\xe1\x06\n" +
 	"\x14AlterKeyspaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x12txn_max_age_millis\x18\x02 \x01(\x04R\x0ftxnMaxAgeMillis\x12-\n" +
@@ -11747,7 +11757,8 @@ const file_clusterpb_cluster_proto_rawDesc = "" +
 	"\vquota_bytes\x18\f \x01(\x04H\x06R\n" +
 	"quotaBytes\x88\x01\x01\x12>\n" +
 	"\x19quota_requests_per_second\x18\r \x01(\x04H\aR\x16quotaRequestsPerSecond\x88\x01\x01\x128\n" +
-	"\x16quota_bytes_per_second\x18\x0e \x01(\x04H\bR\x13quotaBytesPerSecond\x88\x01\x01B\f\n" +
+	"\x16quota_bytes_per_second\x18\x0e \x01(\x04H\bR\x13quotaBytesPerSecond\x88\x01\x01\x12*\n" +
+	"\x11gc_window_seconds\x18\x0f \x01(\x04R\x0fgcWindowSecondsB\f\n" +
 	"\n" +
 	"_placementB\n" +
 	"\n" +

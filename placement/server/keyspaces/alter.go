@@ -38,6 +38,9 @@ func (k *Keyspaces) Alter(
 	if err := keys.ValidateDefaultTTL(r.GetDefaultTtlMillis()); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if err := validateGCWindow(r.GcWindowSeconds); err != nil {
+		return nil, err
+	}
 	v, done, err := k.meta.ViewInTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -56,6 +59,9 @@ func (k *Keyspaces) Alter(
 	}
 	if r.ClosedTimestampLagMillis != 0 {
 		ks.ClosedTimestampLagMillis = r.ClosedTimestampLagMillis
+	}
+	if r.GcWindowSeconds != 0 {
+		ks.GcWindowSeconds = r.GcWindowSeconds
 	}
 	if r.ReplicationFactor != 0 {
 		ks.ReplicationFactor = r.ReplicationFactor
@@ -117,7 +123,7 @@ func (k *Keyspaces) Alter(
 		ks.SplitSizeBytes, "merge_size", ks.MergeSizeBytes, "no_auto", ks.NoAuto,
 		"closed_lag_ms", ks.ClosedTimestampLagMillis, "default_ttl_ms", ks.DefaultTtlMillis,
 		"quota_bytes", ks.QuotaBytes, "quota_requests", ks.QuotaRequestsPerSecond,
-		"quota_throughput", ks.QuotaBytesPerSecond)
+		"quota_throughput", ks.QuotaBytesPerSecond, "gc_window_s", ks.GcWindowSeconds)
 	return answer, nil
 }
 

@@ -165,6 +165,15 @@ func validateClosedLag(millis uint64) error {
 	return nil
 }
 
+// validateGCWindow checks a GC window, in seconds. 0 is the default, or the present window.
+func validateGCWindow(seconds uint64) error {
+	if seconds > meta.MaxGCWindow {
+		return status.Errorf(codes.InvalidArgument, "a GC window of %d s; at most %d", seconds,
+			uint64(meta.MaxGCWindow))
+	}
+	return nil
+}
+
 // validate does the checks of a creation that need no state.
 func (k *Keyspaces) validate(ctx context.Context, r *clusterpb.CreateKeyspaceRequest) error {
 	refuse := func(format string, args ...any) error {
@@ -180,8 +189,8 @@ func (k *Keyspaces) validate(ctx context.Context, r *clusterpb.CreateKeyspaceReq
 	if len(r.Placement) > meta.MaxTextBytes || len(r.Leaders) > meta.MaxTextBytes {
 		return refuse("a placement has at most %d bytes", meta.MaxTextBytes)
 	}
-	if r.GcWindowSeconds > meta.MaxGCWindow {
-		return refuse("a GC window of %d s; at most %d", r.GcWindowSeconds, meta.MaxGCWindow)
+	if err := validateGCWindow(r.GcWindowSeconds); err != nil {
+		return err
 	}
 	if err := validateTransactionLimits(r.TxnMaxAgeMillis, r.TxnMaxIdleMillis); err != nil {
 		return err
