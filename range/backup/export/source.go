@@ -51,10 +51,11 @@ type Source interface {
 	Page(context.Context, Query) (Page, error)
 }
 
-// pageBytes limits the bytes of keys and values in a page. A single row may be larger. pageRows
-// limits the number of rows.
+// pageBytes limits the bytes of keys and values in a page. A single row may be larger. The encoded
+// page fits into the buffers that connections and replicas reuse. With pages of a mebibyte a quarter
+// of an export's processor time goes into new buffers. pageRows limits the number of rows.
 const (
-	pageBytes = 1 << 20
+	pageBytes = 192 << 10
 	pageRows  = 20_000
 )
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -54,6 +55,9 @@ type Unit struct {
 
 // Worker writes units.
 type Worker struct{ config Config }
+
+// spaces has the memory of pieces that are written, for the next pieces.
+var spaces sync.Pool
 
 // NewWorker makes a Worker.
 func NewWorker(config Config) (*Worker, error) {
@@ -211,6 +215,10 @@ func (p *pieces) close() {
 		p.writer.Close()
 		p.writer = nil
 	}
+	if p.space != nil {
+		spaces.Put(new(p.space))
+		p.space = nil
+	}
 }
 
 // add adds a record. If the current piece is large enough, add writes it first and begins another
@@ -253,9 +261,16 @@ func (p *pieces) begin() (err error) {
 	if p.writer != nil {
 		return nil
 	}
+	space := p.space
+	p.space = nil
+	if space == nil {
+		if kept, ok := spaces.Get().(*[]byte); ok {
+			space = *kept
+		}
+	}
 	p.piece = manifest.Piece{Name: p.name(len(p.written))}
 	p.writer, err = archive.NewWriter(p.header,
-		archive.Options{Recipients: p.worker.config.Recipients, Space: p.space})
+		archive.Options{Recipients: p.worker.config.Recipients, Space: space})
 	return err
 }
 
