@@ -74,10 +74,10 @@ type freeSpace struct {
 
 // backlog is the work that flushes and compactions still have to do.
 type backlog struct {
-	// behind is set while flushes and compactions do not keep up with the writes. awaited counts
-	// the callers that wait for a flush.
-	behind  atomic.Bool
-	awaited atomic.Int32
+	// flushesBehind is set while flushes do not keep up with the writes, and compactionsBehind while
+	// compactions do not. awaited counts the callers that wait for a flush.
+	flushesBehind, compactionsBehind atomic.Bool
+	awaited                          atomic.Int32
 	// unflushed counts the bytes that the next flushes will write.
 	unflushed unflushed
 	// scratch counts the bytes that unfinished compactions have written.

@@ -63,7 +63,7 @@ func (s healthFS) create(name string, category vfs.DiskWriteCategory,
 				file.start = &walStart{namedWAL: namedWAL{number: number}}
 			}
 			if paced(category) {
-				file.piece = &piece{}
+				file.piece = &piece{category: category}
 			}
 			if category == compactionCategory || category == spareCategory {
 				file.space = &compactionSpace{spare: category == spareCategory}

@@ -58,9 +58,32 @@ func TestFlushesPause(t *testing.T) {
 		if leisurely < awaited*time.Duration(admission.Flush.Idle+1)/2 {
 			t.Errorf("with pauses it took %s, without %s", leisurely, awaited)
 		}
-		s.g.behind.Store(true)
+		s.g.flushesBehind.Store(true)
 		if behind := flush(s.AsyncFlush); behind > awaited+10*time.Millisecond {
 			t.Errorf("when behind it took %s", behind)
 		}
 	})
+}
+
+// TestWorkHurriesForItself: compactions do not hurry because of flushes, nor the other way round.
+func TestWorkHurriesForItself(t *testing.T) {
+	flush, compaction := &piece{category: flushCategory}, &piece{category: compactionCategory}
+	var g diskHealth
+	for _, test := range []struct {
+		name              string
+		flush, compaction bool
+		set               func()
+	}{
+		{"in calm", false, false, func() {}},
+		{"a flush is awaited", true, false, func() { g.awaited.Store(1) }},
+		{"flushes are behind", true, false, func() { g.flushesBehind.Store(true) }},
+		{"compactions are behind", false, true, func() { g.compactionsBehind.Store(true) }},
+	} {
+		g = diskHealth{}
+		test.set()
+		if flush.urgent(&g) != test.flush || compaction.urgent(&g) != test.compaction {
+			t.Errorf("%s: a flush hurries: %v, a compaction: %v", test.name, flush.urgent(&g),
+				compaction.urgent(&g))
+		}
+	}
 }

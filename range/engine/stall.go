@@ -110,10 +110,9 @@ func (s *store) awaitProgress() error {
 func (s *store) overload() string {
 	m := s.db.Metrics()
 	// The memtable that takes writes counts as full.
-	s.g.behind.Store(
-		m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2 ||
-			m.Levels[0].Sublevels >= s.stall.hurrySublevels,
-	)
+	s.g.flushesBehind.Store(
+		m.MemTable.Size > hurryMemTables*s.stall.memTableBytes+s.stall.memTableBytes/2)
+	s.g.compactionsBehind.Store(m.Levels[0].Sublevels >= s.stall.hurrySublevels)
 	switch {
 	case m.MemTable.Size > s.stall.maxMemTableBytes:
 		return fmt.Sprintf("%d bytes in %d memtables wait to be flushed", m.MemTable.Size,

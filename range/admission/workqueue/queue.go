@@ -69,6 +69,10 @@ const (
 	mostPassed = 31
 	// maxTenants bounds the tenants that have a place of their own.
 	maxTenants = 4096
+	// mostCharged bounds the cost of a request: the work of a page of a scan. The measured time of a
+	// request that takes longer is mostly time in which it waited for a processor or a disk. If that
+	// counted, a tenant within its share would be put behind all others for a pause of the process.
+	mostCharged = 25 * time.Millisecond
 )
 
 // ErrClosed is the error of Add when the queue is closed.
@@ -414,14 +418,14 @@ func (q *Queue[T]) Taken(n int) {
 }
 
 // Charge adds to the work that the tenant of a share was given: cost is the part of a request's
-// cost that Add did not know.
+// cost that Add did not know, and counts up to mostCharged.
 func (q *Queue[T]) Charge(s *Share, cost time.Duration) {
 	if cost <= 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.spent += cost
+	s.spent += min(cost, mostCharged)
 	if s.position >= 0 {
 		heap.Fix(q.sharesOf(s.background), s.position)
 	}

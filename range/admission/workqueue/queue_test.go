@@ -394,3 +394,37 @@ func BenchmarkEnter(b *testing.B) {
 		}
 	}
 }
+
+// TestAPauseIsNotCharged: a request that was measured while the process stood still does not put its
+// tenant behind all others for as long.
+func TestAPauseIsNotCharged(t *testing.T) {
+	q := New[string](Config{Least: 1, Most: 1})
+	paused, busy := Tenant{User: "paused"}, Tenant{User: "busy"}
+	add := func(request string, of Tenant) {
+		t.Helper()
+		if err := q.Add(request, of, Normal, time.Millisecond, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func() Item[string] {
+		t.Helper()
+		items := q.Take(1, start)
+		if len(items) != 1 {
+			t.Fatal("nothing begins")
+		}
+		q.Taken(1)
+		q.Leave(items[0].Began, 1)
+		return items[0]
+	}
+	add("measured", paused)
+	q.Charge(next().Share, time.Second)
+	add("later", paused)
+	for i := range 200 {
+		add(fmt.Sprint(i), busy)
+	}
+	for n := 0; next().Request != "later"; n++ {
+		if n > int(2*mostCharged/time.Millisecond) {
+			t.Fatalf("%d ms of work of another tenant came first", n)
+		}
+	}
+}

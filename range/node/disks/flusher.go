@@ -16,14 +16,15 @@ import (
 type Flusher struct {
 	node  *hosted.Node
 	limit int64
-	// bytes estimates what was applied since the last flush that was requested here.
+	// bytes is what was applied since the last flush that was requested here.
 	bytes atomic.Int64
 	wake  task.Signal
 
 	flushes prometheus.Counter
 }
 
-// NewFlusher makes a Flusher that flushes the state after limit bytes were applied.
+// NewFlusher makes a Flusher that flushes the state when limit bytes are not durable. The bytes that
+// the state has flushed by itself do not count: a further flush would only make a small table.
 func NewFlusher(n *hosted.Node, limit int64) *Flusher {
 	return &Flusher{node: n, limit: limit, wake: task.NewSignal(),
 		flushes: n.Metrics.Counter("state_flushes_total",
@@ -32,9 +33,14 @@ func NewFlusher(n *hosted.Node, limit int64) *Flusher {
 
 // Applied counts what an apply worker wrote.
 func (f *Flusher) Applied(bytes int64) {
-	if f.bytes.Add(bytes) >= f.limit {
+	if f.bytes.Add(bytes) >= f.limit && f.due() {
 		f.wake.Send()
 	}
+}
+
+// due reports whether a flush should be requested.
+func (f *Flusher) due() bool {
+	return f.bytes.Load() >= f.limit && f.node.State.UnflushedBytes() >= f.limit
 }
 
 // Run flushes until the context ends.
@@ -45,7 +51,7 @@ func (f *Flusher) Run(ctx context.Context) {
 			return
 		case <-f.wake:
 		}
-		if f.bytes.Load() < f.limit {
+		if !f.due() {
 			continue
 		}
 		f.bytes.Store(0)
