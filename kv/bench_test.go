@@ -11,7 +11,7 @@ import (
 )
 
 // idleNode answers at once: what a benchmark against it costs is the client, the streams and gRPC.
-func idleNode(b *testing.B) *Client {
+func idleNode(b *testing.B, options ...Option) *Client {
 	c := newFakeCluster(b, 1)
 	n, value := c.Nodes[1], make([]byte, 256)
 	n.Kill()
@@ -31,7 +31,7 @@ func idleNode(b *testing.B) *Client {
 	}
 	n.Start()
 	c.AddKeyspace("k", 8)
-	client := c.open()
+	client := c.open(options...)
 	b.Cleanup(func() { client.Close(); c.Close() })
 	return client
 }

@@ -56,7 +56,7 @@ func (t *Tracer) Call(ctx context.Context, name string) (context.Context, Span) 
 		return ctx, Span{}
 	}
 	outer := trace.SpanContextFromContext(ctx)
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindInternal))
+	ctx, span := t.tracer.Start(ctx, name) // of the kind "internal", which is the default
 	return ctx, Span{span, outer}
 }
 
