@@ -210,6 +210,13 @@ func (ss *serverStream) isDoneLocked() bool {
 	return len(ss.inFlight) == 0 && ss.out.PendingLocked() == 0 && !ss.out.SendingLocked()
 }
 
+// closed reports whether no further answer can be sent.
+func (ss *serverStream) closed() bool {
+	ss.out.Lock()
+	defer ss.out.Unlock()
+	return ss.out.ClosedLocked()
+}
+
 // wait returns when the condition holds, or with an error when the stream ends first.
 func (ss *serverStream) wait(conditionLocked func() bool) error {
 	for {

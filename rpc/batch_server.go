@@ -364,7 +364,7 @@ func (ss *serverStream) serve(batch *kvpb.BatchRequest, self *reader) error {
 		if err := ss.wait(ss.hasRoomLocked); err != nil {
 			return err
 		}
-		if ss.throttle.Over() {
+		if ss.throttle.Over() || ss.closed() {
 			return errConnectionClosed // requests that were already read are dropped
 		}
 		message, err := ss.conn.Receive()

@@ -12,8 +12,18 @@ import (
 	"github.com/tidemarkdb/tidemark/rpc/quota"
 )
 
-// What was read of a connection that is closed is not worked off any more, however much that is.
+// TestNothingIsDoneForClosedConnections: what was read of a connection that is closed, or that takes
+// no answers any more, is not worked off, however much that is.
 func TestNothingIsDoneForClosedConnections(t *testing.T) {
+	for name, end := range map[string]func(net.Conn) error{"closed": net.Conn.Close,
+		"half closed": func(c net.Conn) error {
+			return c.(interface{ CloseWrite() error }).CloseWrite()
+		}} {
+		t.Run(name, func(t *testing.T) { testClosedConnection(t, end) })
+	}
+}
+
+func testClosedConnection(t *testing.T, closeConn func(net.Conn) error) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +37,7 @@ func TestNothingIsDoneForClosedConnections(t *testing.T) {
 		if handled.Add(1) == 1 {
 			s.mu.Lock()
 			for c := range s.mu.conns {
-				_ = c.Raw().Close()
+				_ = closeConn(c.Raw())
 			}
 			s.mu.Unlock()
 		}
@@ -62,6 +72,7 @@ func TestNothingIsDoneForClosedConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-ended
+	s.serving.Wait() // the connection ends by itself
 	s.Stop()
 	<-served
 	if n := handled.Load(); n == 0 || n > messages/10 {

@@ -72,6 +72,31 @@ func TestProtectionFollowsConsumers(t *testing.T) {
 	})
 }
 
+// TestShorterWindowProtectsConsumers: a consumer that only the longer window has kept is protected
+// when the nodes learn of a shorter one.
+func TestShorterWindowProtectsConsumers(t *testing.T) {
+	withConsumers(t, func(t *testing.T, c consumed) {
+		begin := ago(20 * time.Minute)
+		c.set(at("a", begin))
+		c.awaitProtected(hlc.Timestamp{}) // the window keeps it
+		alter := func(window time.Duration) {
+			t.Helper()
+			// The answer is what the nodes learn with the window.
+			r, err := c.client.AlterKeyspace(t.Context(), &clusterpb.AlterKeyspaceRequest{Name: "k",
+				GcWindowSeconds: uint64(window.Seconds())})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := wire.FromClusterTimestamp(r.Keyspace.Protected); p != begin {
+				t.Errorf("with a window of %s %s is protected, want %s", window, p, begin)
+			}
+		}
+		alter(10 * time.Minute)
+		alter(2 * time.Hour)
+		c.awaitProtected(hlc.Timestamp{})
+	})
+}
+
 // What the leader is about to protect without having seen a consumer that begins is not protected.
 func TestProtectionSeesConsumersThatBegin(t *testing.T) {
 	withConsumers(t, func(t *testing.T, c consumed) {

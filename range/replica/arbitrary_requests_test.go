@@ -137,7 +137,7 @@ func (h *hostile) meanwhile() {
 	case 7:
 		r.eval.SetCommitWait(h.oneOf(2))
 	case 8:
-		r.GC().SetWindow(500 * time.Millisecond)
+		r.GC().SetKept(500*time.Millisecond, hlc.Timestamp{})
 		if _, err := r.GC().Collect(context.Background(),
 			hlc.Timestamp{Wall: h.m.Now()}); err != nil {
 			h.Log(err)

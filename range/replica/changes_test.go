@@ -203,7 +203,7 @@ func TestChangesCollectedWhileHeld(t *testing.T) {
 		f.close(2 * time.Second)
 		now := hlc.Timestamp{Wall: f.c.physical.Now()}
 		f.auto(&strings.Builder{}, func(ctx context.Context, r *Replica) error {
-			r.GC().SetWindow(1500 * time.Millisecond)
+			r.GC().SetKept(1500*time.Millisecond, hlc.Timestamp{})
 			_, err := r.GC().Collect(ctx, now)
 			return err
 		})
@@ -226,7 +226,7 @@ func TestHeldChangesOutliveACollection(t *testing.T) {
 		f.close(2 * time.Second)
 		time.Sleep(check) // virtual: it is known to be quiet until now
 		f.c.physical.Advance(500 * time.Millisecond)
-		f.leader.replica.GC().SetWindow(2 * time.Second)
+		f.leader.replica.GC().SetKept(2*time.Second, hlc.Timestamp{})
 		collected := make(chan error, 1)
 		go func() {
 			_, err := f.leader.replica.GC().Collect(context.Background(), f.leader.node.Clock.Now())

@@ -184,7 +184,8 @@ func (h *history) collect(t *rapid.T) {
 	h.leader.catchUp(-1)
 	h.c.settle()
 	r := h.leader.replica
-	r.GC().SetWindow(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window")) * time.Millisecond)
+	r.GC().SetKept(time.Duration(rapid.IntRange(0, 2000).Draw(t, "window"))*time.Millisecond,
+		hlc.Timestamp{})
 	if _, err := r.GC().Collect(context.Background(),
 		hlc.Timestamp{Wall: h.leader.Now()}); err != nil &&
 		!errors.Is(err, eval.ErrNotLeader) && !errors.Is(err, eval.ErrOverloaded) &&

@@ -280,12 +280,12 @@ func (s *scenario) run(d *datadriven.TestData) string {
 		s.auto(&out, func(ctx context.Context, r *Replica) error {
 			defer func(n int) { r.gc.Chunk.Versions = n }(r.gc.Chunk.Versions)
 			r.gc.Chunk.Versions = option(s.t, d, "chunk", r.gc.Chunk.Versions)
-			r.GC().SetWindow(time.Duration(option(s.t, d, "window", 0)) * time.Millisecond)
-			r.GC().SetProtected(hlc.Timestamp{})
+			var protected hlc.Timestamp
 			if d.HasArg("protected") {
-				r.GC().SetProtected(hlc.Timestamp{Wall: epoch}.Add(
-					time.Duration(option(s.t, d, "protected", 0)) * time.Millisecond))
+				protected = hlc.Timestamp{Wall: epoch}.Add(
+					time.Duration(option(s.t, d, "protected", 0)) * time.Millisecond)
 			}
+			r.GC().SetKept(time.Duration(option(s.t, d, "window", 0))*time.Millisecond, protected)
 			result, err := r.GC().Collect(ctx, hlc.Timestamp{Wall: s.c.physical.Now()})
 			fmt.Fprintf(&out, "threshold %s, removed %d versions\n", stamp(result.Threshold),
 				result.Versions)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/server/veil"
 	"github.com/tidemarkdb/tidemark/placement/store"
@@ -32,6 +33,28 @@ func Prefix(ks keys.KeyspaceID) []byte {
 }
 
 func consumerKey(ks keys.KeyspaceID, name string) []byte { return append(Prefix(ks), name...) }
+
+// ProtectAll returns the timestamp to protect in a keyspace whose GC window becomes shorter: the
+// positions of all of its consumers, because a window that has kept them may keep them no longer. The
+// Keeper gives up what needs no protection. The condition says that no consumer has begun since.
+func ProtectAll(v *store.View, ks meta.Keyspace) (hlc.Timestamp, *storepb.Compare, error) {
+	all, err := loadConsumers(v, ks.ID())
+	if err != nil {
+		return hlc.Timestamp{}, nil, err
+	}
+	protected := wire.FromClusterTimestamp(ks.Protected)
+	if lowest := Lowest(all); protected.IsZero() || !lowest.IsZero() && lowest.Less(protected) {
+		protected = lowest
+	}
+	return protected, noneBegun(v, ks.ID()), nil
+}
+
+// noneBegun is the condition that no consumer of a keyspace has begun since the view.
+func noneBegun(v *store.View, ks keys.KeyspaceID) *storepb.Compare {
+	start, end := store.PrefixRange(Prefix(ks))
+	return &storepb.Compare{Key: start, RangeEnd: end, Target: storepb.Compare_CREATE,
+		Relation: storepb.Compare_LESS, Number: int64(v.Revision) + 1}
+}
 
 // decodeConsumer decodes a record and its key.
 func decodeConsumer(kv *storepb.KeyValue) (Record, error) {
@@ -152,10 +175,7 @@ func (k *Keeper) set(
 	ops := []*storepb.Op{store.Put(consumerKey(ks.ID(), r.Name), encodeConsumer(c.Consumer))}
 	if begins {
 		// The position may be below the positions of all other consumers. It is protected from now on.
-		start, end := store.PrefixRange(Prefix(ks.ID()))
-		conditions = append(conditions, &storepb.Compare{Key: start, RangeEnd: end,
-			Target: storepb.Compare_CREATE, Relation: storepb.Compare_LESS,
-			Number: int64(v.Revision) + 1})
+		conditions = append(conditions, noneBegun(v, ks.ID()))
 		protected := k.protection(ks, Lowest(append(others, c)), now)
 		// If a position needs protection, it is written together with the keyspace's record, even if that
 		// record does not change. So a leader that is about to raise the protected timestamp, without

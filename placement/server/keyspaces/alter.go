@@ -9,12 +9,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tidemarkdb/tidemark/placement/server/consumer"
 	"github.com/tidemarkdb/tidemark/placement/server/facts"
 	"github.com/tidemarkdb/tidemark/placement/server/meta"
 	"github.com/tidemarkdb/tidemark/placement/store"
 	"github.com/tidemarkdb/tidemark/placement/store/storepb"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/rpc/clusterpb"
+	"github.com/tidemarkdb/tidemark/rpc/wire"
 )
 
 // Alter changes settings of a keyspace. It returns when the change is recorded. Replicas are added,
@@ -51,6 +53,7 @@ func (k *Keyspaces) Alter(
 		return nil, err
 	}
 	before := proto.Clone(ks.Keyspace).(*clusterpb.Keyspace)
+	conditions := []*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)}
 	if r.TxnMaxAgeMillis != 0 {
 		ks.TxnMaxAgeMillis = r.TxnMaxAgeMillis
 	}
@@ -60,8 +63,15 @@ func (k *Keyspaces) Alter(
 	if r.ClosedTimestampLagMillis != 0 {
 		ks.ClosedTimestampLagMillis = r.ClosedTimestampLagMillis
 	}
-	if r.GcWindowSeconds != 0 {
-		ks.GcWindowSeconds = r.GcWindowSeconds
+	if r.GcWindowSeconds != 0 && r.GcWindowSeconds != ks.GcWindowSeconds {
+		// INVARIANT: no node learns of a shorter window before the consumers that it no longer keeps are
+		// protected.
+		protected, unchanged, err := consumer.ProtectAll(v, ks)
+		if err != nil {
+			return nil, k.meta.Status(err)
+		}
+		conditions = append(conditions, unchanged)
+		ks.GcWindowSeconds, ks.Protected = r.GcWindowSeconds, wire.ToClusterTimestamp(protected)
 	}
 	if r.ReplicationFactor != 0 {
 		ks.ReplicationFactor = r.ReplicationFactor
@@ -109,8 +119,7 @@ func (k *Keyspaces) Alter(
 	meta.Answer(ctx, answer)
 	ok, err := k.meta.CommitEvent(ctx, &clusterpb.Event{Kind: "keyspace", Keyspace: ks.Name,
 		KeyspaceId: uint64(ks.ID()), Reason: "asked for", Outcome: placementText(ks.Keyspace)},
-		[]*storepb.Compare{store.ModifiedAt(meta.KeyspaceKey(ks.ID()), ks.Revision)},
-		store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
+		conditions, store.Put(meta.KeyspaceKey(ks.ID()), meta.Encode(ks.Keyspace)))
 	if err != nil {
 		return nil, err
 	}

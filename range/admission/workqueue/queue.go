@@ -69,10 +69,6 @@ const (
 	mostPassed = 31
 	// maxTenants bounds the tenants that have a place of their own.
 	maxTenants = 4096
-	// mostCharged bounds the cost of a request: the work of a page of a scan. The measured time of a
-	// request that takes longer is mostly time in which it waited for a processor or a disk. If that
-	// counted, a tenant within its share would be put behind all others for a pause of the process.
-	mostCharged = 25 * time.Millisecond
 )
 
 // ErrClosed is the error of Add when the queue is closed.
@@ -418,14 +414,16 @@ func (q *Queue[T]) Taken(n int) {
 }
 
 // Charge adds to the work that the tenant of a share was given: cost is the part of a request's
-// cost that Add did not know, and counts up to mostCharged.
-func (q *Queue[T]) Charge(s *Share, cost time.Duration) {
+// cost that Add did not know, as it was measured, and most is what such a request costs at most. The
+// time that is measured beyond most was a wait for a processor or a disk. If such waits counted, a
+// pause of the process would put a tenant within its share behind all others.
+func (q *Queue[T]) Charge(s *Share, cost, most time.Duration) {
 	if cost <= 0 {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.spent += min(cost, mostCharged)
+	s.spent += min(cost, most)
 	if s.position >= 0 {
 		heap.Fix(q.sharesOf(s.background), s.position)
 	}

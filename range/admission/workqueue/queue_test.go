@@ -112,7 +112,7 @@ func TestScenarios(t *testing.T) {
 				slices.Sort(gone)
 				fmt.Fprintf(&out, "gone: %v; ", gone)
 			case "charge":
-				q.Charge(shares[argument("tenant")], duration(argument("cost")))
+				q.Charge(shares[argument("tenant")], duration(argument("cost")), time.Hour)
 			case "close":
 				left := q.Close()
 				slices.Sort(left)
@@ -200,7 +200,7 @@ func TestOrderModel(t *testing.T) {
 						passed = 0
 					}
 					if rapid.Bool().Draw(t, "more expensive") {
-						q.Charge(item.Share, 3*time.Millisecond)
+						q.Charge(item.Share, 3*time.Millisecond, time.Second)
 					}
 				}
 				if len(items) > 0 {
@@ -417,13 +417,14 @@ func TestAPauseIsNotCharged(t *testing.T) {
 		return items[0]
 	}
 	add("measured", paused)
-	q.Charge(next().Share, time.Second)
+	const most = 25 * time.Millisecond
+	q.Charge(next().Share, time.Second, most)
 	add("later", paused)
 	for i := range 200 {
 		add(fmt.Sprint(i), busy)
 	}
 	for n := 0; next().Request != "later"; n++ {
-		if n > int(2*mostCharged/time.Millisecond) {
+		if n > int(2*most/time.Millisecond) {
 			t.Fatalf("%d ms of work of another tenant came first", n)
 		}
 	}

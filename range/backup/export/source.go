@@ -57,6 +57,9 @@ type Source interface {
 const (
 	pageBytes = 192 << 10
 	pageRows  = 20_000
+	// changesBytes limits a page of changes. A page of a log that ends between two versions of a row
+	// ends a piece, and small pieces are many objects.
+	changesBytes = 1 << 20
 )
 
 // closedWait limits how long a replica waits for the moment to be closed, and for locks. After
@@ -231,7 +234,7 @@ type changing struct {
 
 func (r *changing) ask(q *kvpb.Request) {
 	r.changes = &kvpb.ChangesRequest{After: wire.ToTimestamp(r.after), Upto: wire.ToTimestamp(r.at),
-		LimitBytes: pageBytes}
+		LimitBytes: changesBytes}
 	q.Command = &kvpb.Request_Changes{Changes: r.changes}
 }
 

@@ -20,6 +20,12 @@ import (
 // DefaultPieceBytes is the approximate size of the records of a piece before compression.
 const DefaultPieceBytes = 24 << 20
 
+// yieldBytes and yieldAfter are how much is read, and for how long, between two pauses.
+const (
+	yieldBytes = 1 << 20
+	yieldAfter = 50 * time.Millisecond
+)
+
 // Config has the dependencies and limits of a Worker. Source and Target must be set.
 type Config struct {
 	Source Source
@@ -33,7 +39,7 @@ type Config struct {
 	PieceBytes int
 	// Random returns a random number that names an attempt. It is called once for each unit.
 	Random func() uint64
-	// Pause is called after each page with the time that the page took. It waits, to leave capacity to
+	// Pause is called after some pages with the time that they took. It waits, to leave capacity to
 	// requests of clients. nil means no pause.
 	Pause func(ctx context.Context, took time.Duration) error
 	// Progress is called with the number of records and bytes that were read since its last call. It
@@ -139,6 +145,7 @@ func (w *Worker) WriteChanges(ctx context.Context, c Changes) ([]manifest.Piece,
 
 // read reads all pages of a query and adds their records to the pieces.
 func (w *Worker) read(ctx context.Context, query Query, keyspace string, p *pieces) error {
+	read, worked := 0, time.Duration(0) // since the last pause
 	for {
 		began := time.Now()
 		page, err := w.config.Source.Page(ctx, query)
@@ -167,9 +174,16 @@ func (w *Worker) read(ctx context.Context, query Query, keyspace string, p *piec
 			}
 		}
 		query.Span, query.Above = page.Rest, page.Above
-		if err := w.yield(ctx, size, time.Since(began)); err != nil {
+		if read, worked = read+size, worked+time.Since(began); read < yieldBytes && worked < yieldAfter {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.yield(ctx, read, worked); err != nil {
 			return err
 		}
+		read, worked = 0, 0
 	}
 }
 

@@ -170,10 +170,10 @@ func (staying) Page(_ context.Context, q Query) (Page, error) { return Page{Rest
 
 // A worker whose context ends stops between two pages.
 func TestWriteStops(t *testing.T) {
-	source := &listed{page: 1}
+	source, value := &listed{page: 1}, make([]byte, yieldBytes)
 	for i := range 100 {
 		source.records = append(source.records, archive.Record{Key: fmt.Appendf(nil, "%03d", i),
-			Timestamp: hlc.Timestamp{Wall: 1}})
+			Timestamp: hlc.Timestamp{Wall: 1}, Value: value})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	pages := 0

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemarkdb/tidemark/range/admission/workqueue"
 	"github.com/tidemarkdb/tidemark/range/keys"
 	"github.com/tidemarkdb/tidemark/range/replica/command"
+	"github.com/tidemarkdb/tidemark/range/replica/command/request"
 	"github.com/tidemarkdb/tidemark/range/replica/config"
 	"github.com/tidemarkdb/tidemark/range/timing"
 	"github.com/tidemarkdb/tidemark/rpc"
@@ -363,6 +364,23 @@ func (g *Gate) run(w rpc.Work) {
 // Answered charges a tenant for a request that has waited, before it is answered.
 func (g *Gate) Answered(p *config.Pending) {
 	if p.Share != nil {
-		g.queue.Charge(p.Share, p.Timing.Spent(timing.Evaluate))
+		g.queue.Charge(p.Share, p.Timing.Spent(timing.Evaluate), mostCostOf(p.Request))
 	}
 }
+
+// mostCostOf is the processor time that the evaluation of a request takes at most, on a slow
+// processor: that of a page of a scan, of the keys that a count looks at, or of the keys that the
+// request names.
+func mostCostOf(q *kvpb.Request) time.Duration {
+	most := costOfPage + time.Duration(q.SizeVT())*mostCostOfByte
+	if c := q.GetCount(); c != nil {
+		most += time.Duration(request.CountRows(c.MaxRows)) * mostCostOfCounted
+	}
+	return most
+}
+
+const (
+	costOfPage        = 25 * time.Millisecond
+	mostCostOfByte    = 500 * time.Nanosecond
+	mostCostOfCounted = 2 * time.Microsecond
+)

@@ -105,7 +105,7 @@ func TestRetryStaysBehind(t *testing.T) {
 		w.user = "alice"
 		w.enter(7, ignore, put(10))
 		// Bob would have the first turn: Alice was given more.
-		w.gate.queue.Charge(w.gate.queueShare(t), time.Second)
+		w.gate.queue.Charge(w.gate.queueShare(t), time.Second, time.Second)
 		w.user = "bob"
 		w.enter(7, ignore, put(11))
 		synctest.Wait()

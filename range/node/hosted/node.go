@@ -63,9 +63,7 @@ func (n *Node) ReplicaHere(p *clusterpb.Partition) *clusterpb.Replica {
 // still the present one, and otherwise sets everything again.
 func (n *Node) SetKeyspace(r *replica.Replica, id keys.KeyspaceID) {
 	for t := n.Table.Load(); ; {
-		// In this order: when the window is set, the protected timestamp is known.
-		r.GC().SetProtected(t.Protected(id))
-		r.GC().SetWindow(t.GCWindow(id))
+		r.GC().SetKept(t.GCWindow(id), t.Protected(id))
 		r.Writes().SetCommitWait(t.CommitWait(id))
 		r.Writes().SetDefaultTTL(t.DefaultTTL(id))
 		r.SetClosedLag(t.ClosedLag(id))

@@ -3,7 +3,6 @@ package gc
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/tidemarkdb/tidemark/hlc"
 	"github.com/tidemarkdb/tidemark/range/replica/proposal"
@@ -20,12 +19,12 @@ func (g *Collector) Collect(ctx context.Context, now hlc.Timestamp) (Result, err
 	g.Replica.BeginCollection()
 	result := Result{Threshold: g.Replica.Threshold()}
 	stats := g.Replica.Stats()
-	window := time.Duration(g.window.Load())
-	threshold := g.limitThreshold(now.Add(-window))
+	kept := g.kept.Load()
+	threshold := kept.limit(now.Add(-kept.window))
 	g.mu.Lock()
 	nothing := stats.Versions == stats.LiveKeys && !g.mu.mayHaveRecords &&
 		(stats.Expiring == 0 || threshold.Wall < g.expiries.first())
-	if window < 0 || nothing || g.mu.running {
+	if kept.window < 0 || nothing || g.mu.running {
 		g.mu.Unlock()
 		return result, nil
 	}
@@ -49,7 +48,7 @@ func (g *Collector) collect(ctx context.Context, threshold hlc.Timestamp, result
 	}
 	_, err := g.Replica.Propose(ctx, proposal.KindThreshold, func(e Evaluation) (bool, error) {
 		// Again: a consumer may have begun while this waited for its turn.
-		e.Entry().Threshold = hlc.Min(g.limitThreshold(threshold), g.Clock.Now())
+		e.Entry().Threshold = hlc.Min(g.kept.Load().limit(threshold), g.Clock.Now())
 		return result.Threshold.Less(e.Entry().Threshold), nil
 	})
 	if err != nil {

@@ -70,14 +70,29 @@ type Config struct {
 	Chunk mvcc.GarbageLimits
 }
 
+// kept says what stays readable. It does not change.
+type kept struct {
+	// window is the time for which versions stay; negative: nothing is collected.
+	window time.Duration
+	// protected is the timestamp whose versions stay, whatever the window says; zero: none.
+	protected hlc.Timestamp
+}
+
+// limit lowers a threshold to the protected timestamp.
+//
+// INVARIANT: no threshold is raised above the protected timestamp.
+func (k *kept) limit(threshold hlc.Timestamp) hlc.Timestamp {
+	if !k.protected.IsZero() {
+		return hlc.Min(threshold, k.protected)
+	}
+	return threshold
+}
+
 // Collector collects the garbage of one replica's partition while that replica leads.
 type Collector struct {
 	Config
-	// window is a time.Duration; negative: nothing is collected.
-	window atomic.Int64
-	// protected is the timestamp whose versions have to stay readable, whatever the window says;
-	// nil or zero: none.
-	protected atomic.Pointer[hlc.Timestamp]
+	// kept is never nil.
+	kept atomic.Pointer[kept]
 	// progress says how far collections have come. Only the running collection may touch it.
 	progress progress
 	expiries expiries
@@ -107,7 +122,7 @@ func New(c Config) *Collector {
 	if g.Chunk == (mvcc.GarbageLimits{}) {
 		g.Chunk = defaultChunk
 	}
-	g.window.Store(int64(c.Window))
+	g.SetKept(c.Window, hlc.Timestamp{})
 	return g
 }
 
@@ -139,21 +154,12 @@ func (g *Collector) MayHaveGarbage() bool {
 	return s.Versions > s.LiveKeys || s.Expiring > 0 || g.mu.mayHaveRecords
 }
 
-// SetWindow sets how long overwritten versions stay readable; negative: for ever.
-func (g *Collector) SetWindow(window time.Duration) { g.window.Store(int64(window)) }
-
-// SetProtected sets the timestamp whose versions stay readable, whatever the window says: a
-// consumer of the partition's changes has read no further. Zero: none.
-func (g *Collector) SetProtected(at hlc.Timestamp) { g.protected.Store(&at) }
-
-// limitThreshold lowers a threshold to the protected timestamp.
-//
-// INVARIANT: no threshold is raised above the protected timestamp.
-func (g *Collector) limitThreshold(threshold hlc.Timestamp) hlc.Timestamp {
-	if at := g.protected.Load(); at != nil && !at.IsZero() {
-		return hlc.Min(threshold, *at)
-	}
-	return threshold
+// SetKept sets how long overwritten versions stay readable, negative: for ever, and the timestamp
+// whose versions stay readable, whatever the window says: a consumer of the partition's changes has
+// read no further. Zero: none. A collection never sees the window of one call and the timestamp of
+// another: a consumer may be protected only because of a short window that has become longer.
+func (g *Collector) SetKept(window time.Duration, protected hlc.Timestamp) {
+	g.kept.Store(&kept{window, protected})
 }
 
 // RecordsFound notes whether a state that was opened, or replaced, has transaction records.

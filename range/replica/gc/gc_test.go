@@ -105,10 +105,10 @@ func TestCollect(t *testing.T) {
 			t.Fatalf("%d versions are left, looked through: %t", n, result.Swept)
 		}
 	}
-	g.SetProtected(at(2))
+	g.SetKept(time.Second, at(2))
 	collect(at(4), 4, true)
 	collect(at(4), 4, false) // the threshold is where it was
-	g.SetProtected(hlc.Timestamp{})
+	g.SetKept(time.Second, hlc.Timestamp{})
 	f.full = true
 	if _, err := g.Collect(t.Context(), at(4)); !errors.Is(err, ErrNoRoom) || f.threshold != at(2) {
 		t.Fatalf("%v, threshold %s", err, f.threshold)
