@@ -68,7 +68,7 @@ func TestSizesOfPartitions(t *testing.T) {
 		`"split_size":67108864`, `"merge_size":4194304`, `"auto_split":true`)
 	shows([]string{"keyspace", "alter", "sizes", "--merge-size", "0", "--split-size", "0"},
 		`"split_size":268435456`, `"merge_size":67108864`)
-	shows([]string{"keyspace", "alter", "sizes", "--gc-window", "90m"}, `"gc_window":"1h30m0s"`)
+	shows([]string{"keyspace", "alter", "sizes", "--gc-window", "90m"}, `"gc_window":5400`)
 	b.fails(exit.Usage, "whole seconds", "keyspace", "alter", "sizes", "--gc-window", "1500ms")
 	b.fails(exit.Usage, "at least one", "keyspace", "alter", "sizes", "--gc-window", "0s")
 	b.fails(exit.Usage, "at least 1048576", "keyspace", "alter", "sizes", "--split-size", "1000")
